@@ -1,0 +1,146 @@
+"""The errors kernelmark raises on purpose: one class per cause, so that status and exit code follow from the type.
+
+This module knows nothing else of the package. Every message says what was asked, what was found,
+and what to do; the text is written where the facts are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ConfigError",
+    "DeviceMemoryError",
+    "EmptyIterationError",
+    "EntryError",
+    "ImplementationError",
+    "InputsModifiedError",
+    "InstrumentConflictError",
+    "KernelmarkError",
+    "LossCounterUnprovedError",
+    "ManifestError",
+    "OffThreadLaunchError",
+    "OnlyCopiesError",
+    "ProfileError",
+    "RecordError",
+    "RecordsLostError",
+    "TimingError",
+    "UnattributedActivityError",
+    "UnavailableError",
+    "UsageError",
+    "VerificationError",
+]
+
+
+class KernelmarkError(Exception):
+    """Base of every error that kernelmark raises on purpose."""
+
+
+# --- what was asked for cannot be done as asked: exit code 2 -------------------------------------
+
+
+class UsageError(KernelmarkError):
+    """A call, option or declaration that no run could satisfy; found before anything runs."""
+
+
+class ConfigError(UsageError):
+    """``[tool.kernelmark]`` is missing, malformed, or names something that is not there."""
+
+
+class EntryError(UsageError):
+    """An op without an entry, an op with two entries, or an entry that names no op."""
+
+
+class ProfileError(UsageError):
+    """A hardware profile that cannot be read, or that lacks what a profile must hold."""
+
+
+class ManifestError(UsageError):
+    """A manifest that cannot be used.
+
+    Args:
+        message: What was found and what was expected.
+        path: The file.
+        line: The line in that file, from 1.
+        field: The dotted name of the field, such as ``ops.BmmFwdOp.inputs.a.shape``.
+    """
+
+    def __init__(
+        self, message: str, *, path: str | None = None, line: int | None = None, field: str | None = None
+    ) -> None:
+        self.message, self.path, self.line, self.field = message, path, line, field
+        where = f"{path or '<manifest>'}:{line}" if line is not None else path
+        parts = [p for p in (where, field) if p]
+        super().__init__(f"{': '.join(parts)}: {message}" if parts else message)
+
+
+# --- this machine lacks something: exit code 3 -----------------------------------------------------
+
+
+class UnavailableError(KernelmarkError):
+    """A library, device or instrument that this machine does not have, with the reason and the fix."""
+
+
+class RecordError(KernelmarkError):
+    """A stored run that cannot be written, read, or compared; what was written before stays valid."""
+
+
+# --- an implementation is wrong: exit code 1 -------------------------------------------------------
+
+
+class VerificationError(KernelmarkError):
+    """At least one implementation failed its check, so nothing was timed.
+
+    ``comparison`` holds the rows of the comparison, the ``failed`` ones among them.
+    """
+
+    def __init__(self, message: str, *, comparison: Any = None) -> None:
+        super().__init__(message)
+        self.comparison = comparison
+
+
+class InputsModifiedError(VerificationError):
+    """An implementation wrote to the inputs that all implementations share; they have been restored."""
+
+
+class ImplementationError(VerificationError):
+    """An implementation raised while it was being checked; ``__cause__`` is its own exception."""
+
+
+class DeviceMemoryError(VerificationError):
+    """An implementation ran out of memory while it was being checked; ``__cause__`` is the allocator's error."""
+
+
+# --- the instrument cannot vouch for its reading ---------------------------------------------------
+
+
+class TimingError(KernelmarkError):
+    """A reading that cannot be trusted and is therefore not given."""
+
+
+class EmptyIterationError(TimingError):
+    """A timed call that the instrument saw no work from."""
+
+
+class UnattributedActivityError(TimingError):
+    """Work on the device that belongs to no timed call, reset or flush."""
+
+
+class OnlyCopiesError(TimingError):
+    """A call made only of copies while ``count_copies`` is False, so its busy time would be nothing."""
+
+
+class OffThreadLaunchError(TimingError):
+    """Work launched from a thread other than the one that made the call, as ``Tensor.backward`` does."""
+
+
+class RecordsLostError(TimingError):
+    """The instrument dropped records, and went on dropping them with the largest buffer."""
+
+
+class LossCounterUnprovedError(TimingError):
+    """The instrument's own count of dropped records could not be shown to work."""
+
+
+class InstrumentConflictError(TimingError):
+    """Another profiler holds, or has held, what this instrument needs in this process."""

@@ -1,0 +1,385 @@
+"""What one run stores: a header, one row per implementation, an end mark.
+
+Everything here is frozen and complete when built; a validator refuses a row that says more than its
+check allows (an unverified row cannot hold a ratio). Times are nanoseconds, sizes bytes, shares fractions.
+Nothing here knows how a number was obtained or how it will be shown.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = [
+    "Bound",
+    "Cache",
+    "Check",
+    "ControlResult",
+    "DeviceRecord",
+    "Environment",
+    "KernelShare",
+    "OutputCheck",
+    "PassRecord",
+    "ProbeReading",
+    "Protocol",
+    "Ratio",
+    "Record",
+    "Role",
+    "RooflineReading",
+    "Row",
+    "RunEnd",
+    "RunHeader",
+    "Statistics",
+    "Telemetry",
+    "Timing",
+]
+
+Ns = Annotated[int | float, Field(ge=0)]
+"""Nanoseconds; an integer where the instrument gives integers."""
+
+
+class Record(BaseModel):
+    """Base of everything stored: frozen, and closed to fields it does not name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Check(StrEnum):
+    """What is known about an implementation's answers. The order is the order of trust."""
+
+    VERIFIED = "verified"
+    PARTIAL = "partial"
+    CUSTOM = "custom"
+    UNVERIFIED = "unverified"
+    NONCOMPARABLE = "noncomparable"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+
+    @property
+    def comparable(self) -> bool:
+        """Whether a row with this check may take part in a ratio."""
+        return self in (Check.VERIFIED, Check.PARTIAL, Check.CUSTOM)
+
+    @property
+    def timeable(self) -> bool:
+        """Whether a row with this check may hold a time."""
+        return self not in (Check.FAILED, Check.UNAVAILABLE)
+
+
+class Role(StrEnum):
+    """Whose implementation a row is about."""
+
+    OURS = "ours"
+    BASELINE = "baseline"
+
+
+class Cache(StrEnum):
+    """The state of the caches when a timed call starts."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
+class Bound(StrEnum):
+    """Which ceiling a call meets first."""
+
+    MEMORY = "memory"
+    COMPUTE = "compute"
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+class OutputCheck(Record):
+    """One output against the reference: the error, and where it is worst."""
+
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    tolerance: str
+    """The rule in words with its numbers, such as ``atol=0.001 rtol=0.001``."""
+    passed: bool
+    total: int
+    mismatched: int
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    error_over_tolerance: float | None = None
+    """The worst error as a multiple of what is allowed there; up to 1 passes."""
+    worst_index: tuple[int, ...] | None = None
+    expected: str | None = None
+    got: str | None = None
+    message: str = ""
+    """Filled where the structure differs, so that there are no numbers to compare."""
+
+
+class ControlResult(Record):
+    """One deliberately wrong answer, and whether this case's own check caught it."""
+
+    control: str
+    applied: bool
+    """False where the control happens to equal the right answer, and so proves nothing."""
+    caught: bool
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+
+class Statistics(Record):
+    """Order statistics of one quantity over all samples of a row, in nanoseconds.
+
+    ``p10`` and ``p90`` (nearest rank) describe the samples, never the uncertainty of the median.
+    """
+
+    samples: int = Field(ge=1)
+    median_ns: Ns
+    mean_ns: Ns
+    min_ns: Ns
+    max_ns: Ns
+    p10_ns: Ns | None = None
+    p90_ns: Ns | None = None
+    std_ns: Ns | None = None
+    notes: tuple[str, ...] = ()
+    """What could not be computed from so few samples."""
+
+
+class Telemetry(Record):
+    """The state of the device around one pass; ``None`` where the machine does not say."""
+
+    clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    load_average: float | None = None
+    other_processes: tuple[str, ...] = ()
+
+
+class PassRecord(Record):
+    """The samples of one implementation between two others: column ``i`` of each list is sample ``i``."""
+
+    block: int = Field(ge=0)
+    position: int = Field(ge=0)
+    """Place in the block, from 0; the mirrored second half of a block counts on."""
+    latency_ns: tuple[Ns, ...]
+    device_busy_ns: tuple[Ns, ...]
+    n_kernels: tuple[int, ...] | None = None
+    n_copies: tuple[int, ...] | None = None
+    n_memsets: tuple[int, ...] | None = None
+    uncounted_copy_ns: tuple[Ns, ...] | None = None
+    retries: int = 0
+    before: Telemetry | None = None
+    after: Telemetry | None = None
+
+    @model_validator(mode="after")
+    def _columns_agree(self) -> PassRecord:
+        for name in ("device_busy_ns", "n_kernels", "n_copies", "n_memsets", "uncounted_copy_ns"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.latency_ns):
+                raise ValueError(f"{name} has {len(column)} entries for {len(self.latency_ns)} samples")
+        return self
+
+
+class KernelShare(Record):
+    """One kernel (or copy, or memset) of a call: how often it ran per call and its share of the busy time."""
+
+    name: str
+    kind: Literal["kernel", "copy", "memset"] = "kernel"
+    per_call: float
+    share: float = Field(ge=0, le=1.0001)
+
+
+class ProbeReading(Record):
+    """A read of known size, timed once warm and once after the flush, which shows whether cold is cold."""
+
+    size_bytes: int
+    warm_ns: Ns
+    cold_ns: Ns
+    flush_bytes: int
+    flush_ns: Ns
+
+    @property
+    def ratio(self) -> float:
+        """Cold over warm; near 1 means that the flush evicts nothing."""
+        return self.cold_ns / self.warm_ns if self.warm_ns else float("inf")
+
+
+class Timing(Record):
+    """Everything one instrument read for one implementation."""
+
+    timer: str
+    cache: Cache
+    device_busy: Statistics
+    latency: Statistics
+    gap_ns: Ns | None = None
+    """Median of latency less busy time; ``None`` where the instrument cannot tell them apart."""
+    n_kernels: int | None = None
+    """The largest number of kernels seen in one call."""
+    n_kernels_varied: bool = False
+    n_copies: int | None = None
+    n_memsets: int | None = None
+    uncounted_copy_ns: Ns | None = None
+    kernels: tuple[KernelShare, ...] = ()
+    drift: float | None = None
+    """Second half of the passes over the first half, less 1, from medians."""
+    warmup_count: int = 0
+    calibration_ns: Ns | None = None
+    instrument_empty_ns: Ns | None = None
+    """What the instrument reads for a call that does nothing."""
+    retries: int = 0
+    passes: tuple[PassRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Ratio(Record):
+    """Baseline time over our time; above 1 means that ours is faster.
+
+    The interval is a t interval over the log ratios of the blocks: the block is the unit, since samples of
+    one pass are not independent. With one block there is no interval.
+    """
+
+    value: float = Field(gt=0)
+    low: float | None = Field(default=None, gt=0)
+    high: float | None = Field(default=None, gt=0)
+    confidence: float = 0.95
+    blocks: int = Field(ge=1)
+    block_ratios: tuple[float, ...] = ()
+    verdict: Literal["faster", "slower", "undecided", "no interval"] = "no interval"
+
+    @model_validator(mode="after")
+    def _interval_is_whole(self) -> Ratio:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("an interval has two ends or none")
+        if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
+            raise ValueError(f"ratio {self.value} lies outside its own interval [{self.low}, {self.high}]")
+        return self
+
+
+class RooflineReading(Record):
+    """What the call had to do, how fast it did it, and how far that is from what the device can do."""
+
+    flops: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    tflops: float
+    bandwidth_tbs: float
+    profile: str | None = None
+    """Name of the hardware profile; without one the fields below stay empty, never guessed."""
+    profile_source: str | None = None
+    speed_of_light_ns: Ns | None = None
+    percent_of_speed_of_light: float | None = None
+    bound: Bound | None = None
+    anomaly: str | None = None
+
+
+# --- rows, header, end ----------------------------------------------------------------------------
+
+
+class Row(Record):
+    """One implementation of one case: what was found, or why nothing was."""
+
+    kind: Literal["row"] = "row"
+    case: str
+    op: str | None = None
+    implementation: str
+    role: Role
+    backend: str = ""
+    """How the implementation computes, where it says so (``triton``, ``torch inductor``, ...)."""
+    check: Check
+    note: str = ""
+    """Why the check is what it is."""
+    notes: tuple[str, ...] = ()
+    """Everything else a reader must know before using the numbers."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    count_copies: bool = False
+    outputs: tuple[OutputCheck, ...] = ()
+    controls: tuple[ControlResult, ...] = ()
+    timing: Timing | None = None
+    ratio: Ratio | None = None
+    roofline: RooflineReading | None = None
+    traceback: str | None = None
+    seed: int | None = None
+
+    @model_validator(mode="after")
+    def _says_no_more_than_its_check(self) -> Row:
+        if self.timing is not None and not self.check.timeable:
+            raise ValueError(f"a row whose check is {self.check.value!r} cannot hold a time")
+        if self.ratio is not None and not self.check.comparable:
+            raise ValueError(f"a row whose check is {self.check.value!r} cannot hold a ratio")
+        if self.ratio is not None and self.role is Role.OURS:
+            raise ValueError("a ratio belongs to a baseline's row")
+        if self.roofline is not None and self.timing is None:
+            raise ValueError("a roofline reading needs a time")
+        if not self.check.comparable and not self.note:
+            raise ValueError(f"a row whose check is {self.check.value!r} must say why")
+        return self
+
+
+class DeviceRecord(Record):
+    """The device, as far as it can be told."""
+
+    kind: str
+    """``cpu``, ``cuda``, another accelerator's type in torch, or ``fake``."""
+    name: str
+    index: int | None = None
+    cores: int | None = None
+    threads: int | None = None
+    affinity: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    cache_bytes: dict[str, int] = Field(default_factory=dict)
+    last_level_cache_bytes: int | None = None
+    driver: str | None = None
+    capability: str | None = None
+    details: dict[str, str] = Field(default_factory=dict)
+
+
+class Environment(Record):
+    """Where a run was made: enough to refuse a comparison of unlike runs."""
+
+    kernelmark: str
+    python: str
+    platform: str
+    libraries: dict[str, str] = Field(default_factory=dict)
+    git_revision: str | None = None
+    git_dirty: bool | None = None
+    hostname_hash: str | None = None
+    """Tells two hosts apart without naming them."""
+
+
+class Protocol(Record):
+    """How samples were taken."""
+
+    timer: str
+    cache: Cache
+    blocks: int
+    warmup_ms: float
+    sample_ms: float
+    prepare_ms: float
+    min_count: int
+    max_count: int
+    verify_only: bool = False
+
+
+class RunHeader(Record):
+    """First line of ``records.jsonl``."""
+
+    kind: Literal["header"] = "header"
+    format_version: int
+    run: str
+    started: str
+    command: tuple[str, ...] = ()
+    device: DeviceRecord
+    environment: Environment
+    protocol: Protocol
+    probe: ProbeReading | None = None
+    notes: tuple[str, ...] = ()
+
+
+class RunEnd(Record):
+    """Last line of a run that ended in order; a run without one was cut short."""
+
+    kind: Literal["end"] = "end"
+    ended: str
+    rows: int
+    outcome: Literal["completed", "interrupted", "failed"] = "completed"
+    detail: str = ""

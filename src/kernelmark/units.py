@@ -1,0 +1,63 @@
+"""Numbers with units as text, and back; the only place that rounds for people.
+
+Times are stored in nanoseconds and sizes in bytes everywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["NS_PER_MS", "NS_PER_S", "NS_PER_US", "format_bytes", "format_percent", "format_ratio", "format_time"]
+
+NS_PER_US = 1e3
+NS_PER_MS = 1e6
+NS_PER_S = 1e9
+
+_TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1.0, "ns"))
+_BYTE_STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Write ``value`` with ``digits`` significant digits and no exponent for ordinary sizes."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    if magnitude < -4 or magnitude > 9:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{max(0, digits - 1 - magnitude)}f}"
+
+
+def format_time(ns: float | None, digits: int = 4) -> str:
+    """Write a time given in nanoseconds with the unit that suits it; blank for ``None``."""
+    if ns is None:
+        return ""
+    for scale, unit in _TIME_STEPS:
+        if abs(ns) >= scale:
+            return f"{significant(ns / scale, digits)} {unit}"
+    return f"{significant(ns, digits)} ns"
+
+
+def format_bytes(size: int | None) -> str:
+    """Write a size given in bytes with a binary unit; blank for ``None``."""
+    if size is None:
+        return ""
+    for scale, unit in _BYTE_STEPS:
+        if abs(size) >= scale:
+            return f"{significant(size / scale, 3)} {unit}"
+    return "0 B"
+
+
+def format_ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """Write a ratio, with its interval where there is one: ``1.234 [1.229, 1.240]``."""
+    if value is None:
+        return ""
+    if low is None or high is None:
+        return f"{value:.3f}"
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def format_percent(fraction: float | None, digits: int = 1) -> str:
+    """Write a fraction as a percentage; blank for ``None``."""
+    return "" if fraction is None else f"{100 * fraction:.{digits}f} %"
