@@ -1,0 +1,30 @@
+# Every target prints what it does and may be called again; only `setup` changes anything outside the folder.
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+# The first of these that is new enough. constraints.txt was made with 3.11, so that one is asked first.
+PYTHON ?= $(or $(shell for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
+
+.PHONY: help setup test lint demo
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make the environment in .venv, with the versions of constraints.txt
+	@$(PYTHON) scripts/setup_env.py $(VENV)
+
+test: setup ## run the tests; ARGS="-k name" picks some
+	@echo "==> test: pytest tests $(ARGS)"
+	@$(RUN) -m pytest tests $(ARGS)
+
+lint: setup ## check style, types and the direction of imports
+	@echo "==> lint: ruff check"
+	@$(VENV)/bin/ruff check .
+	@echo "==> lint: ruff format --check"
+	@$(VENV)/bin/ruff format --check .
+	@echo "==> lint: pyright"
+	@$(VENV)/bin/pyright --pythonpath $(RUN)
+	@echo "==> lint: lint-imports"
+	@$(VENV)/bin/lint-imports --no-logo
