@@ -1,0 +1,32 @@
+"""The engine: what a case is, what an implementation is, and the order in which they are checked and timed."""
+
+from kernelmark.harness.case import Case, Workload, seed_of
+from kernelmark.harness.functions import compare
+from kernelmark.harness.implementation import Implementation, Unavailable
+from kernelmark.harness.library import Entry, Library, cases, library_at
+from kernelmark.harness.plan import Plan, Planned, make_plan
+from kernelmark.harness.runner import Comparison, Runner, run_plan
+from kernelmark.harness.session import Session, SessionOptions, current_session, use_session
+
+__all__ = [
+    "Case",
+    "Comparison",
+    "Entry",
+    "Implementation",
+    "Library",
+    "Plan",
+    "Planned",
+    "Runner",
+    "Session",
+    "SessionOptions",
+    "Unavailable",
+    "Workload",
+    "cases",
+    "compare",
+    "current_session",
+    "library_at",
+    "make_plan",
+    "run_plan",
+    "seed_of",
+    "use_session",
+]

@@ -1,0 +1,292 @@
+"""The first half of a comparison: every implementation is checked before any is timed.
+
+Order for each implementation: called twice on changed values at the same addresses, so that an answer kept
+by address, shape or fingerprint is found; then its outputs poisoned, its state reset, called on the inputs
+proper, inputs compared bit for bit, outputs compared with the reference's.
+"""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelmark.device import Device, is_out_of_memory
+from kernelmark.errors import (
+    DeviceMemoryError,
+    ImplementationError,
+    InputsModifiedError,
+    KernelmarkError,
+    VerificationError,
+)
+from kernelmark.harness.implementation import Implementation, Unavailable
+from kernelmark.harness.plan import Plan, Planned
+from kernelmark.records import Check, ControlResult, OutputCheck
+from kernelmark.verify import (
+    InputGuard,
+    StaleGuard,
+    Verdict,
+    check_outputs,
+    detached_copy,
+    poison,
+    require_reference,
+    run_controls,
+    vacuous,
+)
+
+__all__ = ["Checked", "Finding", "check_all", "recheck"]
+
+
+@dataclass(slots=True)
+class Finding:
+    """What checking one implementation found."""
+
+    planned: Planned
+    check: Check
+    note: str = ""
+    notes: list[str] = field(default_factory=list)
+    outputs: tuple[OutputCheck, ...] = ()
+    traceback: str | None = None
+    error: VerificationError | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether this implementation stops the comparison."""
+        return self.check is Check.FAILED
+
+    def fail(self, error: VerificationError, *, cause: BaseException | None = None) -> None:
+        """Turn this finding into a failure."""
+        self.check, self.note, self.error = Check.FAILED, str(error), error
+        if cause is not None:
+            error.__cause__ = cause
+            self.traceback = "".join(tracebacks.format_exception(cause))
+
+
+@dataclass(slots=True)
+class Checked:
+    """All findings of one comparison, and what the audit after timing needs."""
+
+    plan: Plan
+    findings: dict[str, Finding]
+    declaration: Any
+    guard: InputGuard
+    controls: tuple[ControlResult, ...] = ()
+    expected: Any = None
+    """The reference's result. It stays allocated, so that freed memory cannot happen to hold the answer."""
+    has_expected: bool = False
+
+    @property
+    def failures(self) -> list[Finding]:
+        """The findings that stop the comparison."""
+        return [f for f in self.findings.values() if f.failed]
+
+
+@dataclass(slots=True)
+class _Expectation:
+    """What the reference gave, or why it gave nothing."""
+
+    value: Any = None
+    known: bool = False
+    status: Check = Check.UNVERIFIED
+    note: str = ""
+    controls: tuple[ControlResult, ...] = ()
+    vacuous: str = ""
+
+
+def check_all(plan: Plan, device: Device) -> Checked:
+    """Check every implementation of ``plan``; failures are findings, not exceptions.
+
+    Raises:
+        UsageError: the case declares a check and has no reference.
+        VerificationError: the reference itself raised, or wrote to the inputs.
+    """
+    case = plan.case
+    declaration = case.verification
+    require_reference(declaration, case.reference)
+    guard = InputGuard(case.inputs)
+    expectation = _expect(plan, declaration, guard, device)
+    checked = Checked(
+        plan,
+        {},
+        declaration,
+        guard,
+        expectation.controls,
+        expectation.value,
+        expectation.known,
+    )
+    for planned in plan.entries:
+        if isinstance(planned.implementation, Unavailable):
+            finding = Finding(planned, Check.UNAVAILABLE, planned.implementation.reason)
+        elif planned.is_reference:
+            finding = _inherit(planned, checked)
+        else:
+            finding = _check_one(planned, planned.implementation, checked, expectation, device)
+        checked.findings[planned.name] = finding
+    return checked
+
+
+def recheck(checked: Checked, name: str, outputs: Any) -> Verdict | None:
+    """Compare outputs of a timed call with the reference's; ``None`` where nothing can be compared."""
+    finding = checked.findings[name]
+    if not checked.has_expected or finding.planned.is_reference or not finding.check.comparable:
+        return None
+    return check_outputs(outputs, checked.expected, checked.declaration)
+
+
+def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> _Expectation:
+    if not declaration.checked:
+        return _Expectation(status=declaration.status, note=declaration.reason)
+    case = plan.case
+    try:
+        # a copy where the result is a view of the inputs: an implementation that writes them must not
+        # be able to write the answer too
+        value = detached_copy(case.reference(*case.inputs), case.inputs)
+        device.synchronize()
+    except KernelmarkError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            device.release_memory()
+            return _Expectation(note=f"the reference ran out of memory: {_first_line(error)}")
+        raise ImplementationError(f"{case.id}: the reference raised {_named(error)}") from error
+    changed = guard.changed()
+    if changed:
+        guard.restore()
+        raise InputsModifiedError(
+            f"{case.id}: the reference wrote to the inputs that all implementations share"
+            f" ({', '.join(changed)}); let it work on a copy"
+        )
+    controls = run_controls(value, case.inputs, declaration)
+    return _Expectation(value, True, declaration.status, declaration.note, controls, vacuous(controls))
+
+
+def _inherit(planned: Planned, checked: Checked) -> Finding:
+    """The reference is not checked against itself: it takes the status that our op earned."""
+    ours = checked.findings[checked.plan.ours.name]
+    if ours.failed:
+        return Finding(planned, Check.UNVERIFIED, f"the reference; {checked.plan.ours.name} failed its check")
+    return Finding(planned, ours.check, ours.note, ["the case's own reference"])
+
+
+def _check_one(
+    planned: Planned,
+    implementation: Implementation,
+    checked: Checked,
+    expectation: _Expectation,
+    device: Device,
+) -> Finding:
+    finding = Finding(planned, expectation.status, expectation.note)
+    reason = implementation.noncomparable_reason
+    if reason is not None:
+        finding.check, finding.note = Check.NONCOMPARABLE, reason
+    if expectation.known and reason is None:
+        _call_on_other_values(finding, implementation, checked, device)
+    # two poisons, so that no element can keep either by luck
+    for which in (0, 1) if implementation.owned_outputs else (0,):
+        poison(implementation.owned_outputs, which)
+        outputs = _call(finding, implementation, checked, device)
+        if finding.failed:
+            return finding
+        if expectation.known:
+            _compare(finding, check_outputs(outputs, checked.expected, checked.declaration))
+        if finding.failed:
+            return finding
+    if expectation.vacuous and finding.check.comparable:
+        finding.check, finding.note = Check.UNVERIFIED, expectation.vacuous
+    return finding
+
+
+def _call(finding: Finding, implementation: Implementation, checked: Checked, device: Device) -> Any:
+    """Make the one call whose outputs count, and fail the finding if it raises or writes the inputs."""
+    name, case = finding.planned.name, checked.plan.case
+    outputs = None
+    try:
+        outputs = _run_once(implementation, case.inputs, device)
+    except Exception as error:
+        if is_out_of_memory(error):
+            device.release_memory()
+            raised: VerificationError = DeviceMemoryError(
+                f"{case.id}: {name} ran out of memory: {_first_line(error)}"
+            )
+        else:
+            raised = ImplementationError(f"{case.id}: {name} raised {_named(error)}")
+        finding.fail(raised, cause=error)
+    changed = checked.guard.changed()
+    if changed:
+        checked.guard.restore()
+        if not finding.failed:
+            finding.fail(inputs_modified(case.id, name, changed))
+    return outputs
+
+
+def inputs_modified(case_id: str, name: str, changed: list[str]) -> InputsModifiedError:
+    """Say that ``name`` wrote to the shared inputs, and what to do."""
+    return InputsModifiedError(
+        f"{case_id}: {name} wrote to the inputs that all implementations share ({', '.join(changed)});"
+        " give it private copies in Implementation(args=...) and restore them in reset"
+    )
+
+
+def _compare(finding: Finding, verdict: Verdict) -> None:
+    finding.outputs = verdict.outputs
+    if finding.check is Check.NONCOMPARABLE:
+        finding.notes.append(f"for information, against the reference: {_summary(verdict)}")
+        return
+    if verdict.note and verdict.note not in finding.note:
+        finding.note = f"{finding.note}; {verdict.note}" if finding.note else verdict.note
+    if not verdict.passed:
+        name = finding.planned.name
+        finding.fail(VerificationError(f"{name} does not match the reference: {verdict.message}"))
+
+
+def _call_on_other_values(
+    finding: Finding, implementation: Implementation, checked: Checked, device: Device
+) -> None:
+    """Call twice on other values at the same addresses, and restore the inputs proper.
+
+    What these calls return is not looked at: the values need not make sense to the op. They give a wrong
+    cache something wrong to remember.
+    """
+    case = checked.plan.case
+    private = InputGuard(implementation.args or ())
+    stale = StaleGuard((case.inputs, implementation.args or ()), seed=case.seed)
+    try:
+        for change in (stale.scramble, stale.nudge):
+            change()
+            _run_once(implementation, case.inputs, device)
+            checked.guard.restore()
+            private.restore()
+    except Exception as error:  # noqa: BLE001 - an op may refuse values that were only permuted
+        finding.notes.append(f"not called on other values first: it raised {_named(error)} on permuted inputs")
+    finally:
+        checked.guard.restore()
+        private.restore()
+
+
+def _run_once(implementation: Implementation, inputs: tuple[Any, ...], device: Device) -> Any:
+    if implementation.reset is not None:
+        implementation.reset()
+    run: Callable[..., Any] = implementation.run
+    outputs = run(*(inputs if implementation.args is None else implementation.args))
+    device.synchronize()
+    return outputs
+
+
+def _summary(verdict: Verdict) -> str:
+    if not verdict.outputs:
+        return verdict.message
+    worst = max(verdict.outputs, key=lambda o: o.error_over_tolerance or 0.0)
+    if worst.max_abs_error is None:
+        return worst.message or verdict.message
+    return f"{worst.output}: worst error {worst.max_abs_error:.3g}, {worst.mismatched} of {worst.total} beyond {worst.tolerance}"
+
+
+def _named(error: BaseException) -> str:
+    text = _first_line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else ""

@@ -1,0 +1,87 @@
+"""Where and with what a run is made: versions, revision, host."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from kernelmark.records import Environment
+
+__all__ = ["environment", "now", "run_name"]
+
+# What can change a number or an answer; a distribution that is not installed is left out.
+_LIBRARIES = (
+    "torch",
+    "triton",
+    "numpy",
+    "cupti-python",
+    "nvidia-ml-py",
+    "nvidia-cuda-cupti",
+    "nvidia-cublas",
+    "nvidia-cudnn-cu13",
+    "liger-kernel",
+    "vllm",
+    "sglang",
+    "sgl-kernel",
+    "flashinfer-python",
+)
+
+
+def now() -> str:
+    """Give the time as ISO 8601, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def run_name() -> str:
+    """Name a run so that names sort by time and two of one second differ."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Describe this process's environment."""
+    revision, dirty = _git(Path.cwd())
+    return Environment(
+        kernelmark=_version("kernelmark") or "not installed",
+        python=platform.python_version(),
+        platform=platform.platform(),
+        libraries={name: found for name in _LIBRARIES if (found := _version(name))},
+        git_revision=revision,
+        git_dirty=dirty,
+        hostname_hash=hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12],
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+    # torch's own string tells the build ("2.13.0+cpu"), which its metadata may leave out
+    loaded = sys.modules.get(name)
+    return str(getattr(loaded, "__version__", found)) if name == "torch" and loaded else found
+
+
+def _git(folder: Path) -> tuple[str | None, bool | None]:
+    def run(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    revision = run("rev-parse", "HEAD")
+    if revision is None:
+        return None, None
+    status = run("status", "--porcelain", "--untracked-files=no")
+    return revision, None if status is None else bool(status)

@@ -1,0 +1,183 @@
+"""The engine: verify, time, audit, summarise, record. The only place that knows this order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kernelmark.errors import UnavailableError, UsageError, VerificationError
+from kernelmark.harness.case import Case
+from kernelmark.harness.checking import Checked, check_all
+from kernelmark.harness.implementation import Implementation, Unavailable, as_implementation
+from kernelmark.harness.measuring import failed_rows, measure, rows_of, time_all
+from kernelmark.harness.plan import Plan, make_plan, named
+from kernelmark.harness.session import Session, current_session
+from kernelmark.records import Check, Ratio, Row
+
+__all__ = ["Comparison", "Runner", "run_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows of one comparison, ours first; prints as a table."""
+
+    case: str
+    rows: tuple[Row, ...]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def row(self, name: str) -> Row:
+        """Give the row of the implementation called ``name``.
+
+        Raises:
+            UsageError: there is none; the message lists the names.
+        """
+        for row in self.rows:
+            if row.implementation == name:
+                return row
+        raise UsageError(f"no implementation {name!r} in {self.case}; there are {[r.implementation for r in self.rows]}")
+
+    def ratio(self, name: str) -> Ratio | None:
+        """Give baseline time over our time for the baseline ``name``; ``None`` where they cannot be compared."""
+        return self.row(name).ratio
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """The rows whose implementation failed its check."""
+        return tuple(r for r in self.rows if r.check is Check.FAILED)
+
+    def __rich__(self) -> Any:
+        from kernelmark.report import console_table
+
+        return console_table(self.rows)
+
+    def __str__(self) -> str:
+        from kernelmark.report import console_text
+
+        return console_text(self.rows)
+
+
+class Runner:
+    """Checks, times and records an op and what it is compared with.
+
+    Args:
+        op: An instance of the manifest op itself, not a wrapper and not a subclass.
+        case: One of ``cases(type(op))``.
+
+    Raises:
+        UsageError: the op is something else, or the case is another op's.
+    """
+
+    def __init__(self, op: Any, case: Case) -> None:
+        _check_op(op, case)
+        self.op, self.case = op, case
+
+    def compare(self, implementations: object = None) -> Comparison:
+        """Check every implementation against the case's reference, then time all of them together.
+
+        Args:
+            implementations: A mapping from name to callable, :class:`Implementation` or
+                :class:`Unavailable`; one of those alone is called ``baseline``. Nothing: the op alone.
+
+        Raises:
+            UsageError: a name or value that no run could use; nothing has run.
+            VerificationError: a check failed; the rows are recorded, nothing was timed.
+            TimingError: the instrument cannot vouch for a reading.
+            UnavailableError: a baseline is unavailable and the session requires all of them.
+        """
+        session = current_session()
+        others = {} if implementations is None else named(implementations)
+        plan = make_plan(self.case, (self._ours_name(), self._bind()), others)
+        return run_plan(plan, session, op=self.op)
+
+    def _bind(self) -> Implementation:
+        binder = self.case.binder
+        bound = self.op if binder is None else binder(self.op, self.case)
+        implementation = as_implementation(self._ours_name(), bound)
+        if isinstance(implementation, Unavailable):
+            raise UsageError(f"the binder of {self.case.op} gave no implementation: {implementation.reason}")
+        return implementation
+
+    def _ours_name(self) -> str:
+        return self.case.library_name
+
+
+def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
+    """Carry out a plan: verify, time, audit, summarise, record.
+
+    Raises:
+        VerificationError: a check failed, before or while timing; it carries the rows, which are recorded.
+        TimingError: the instrument cannot vouch for a reading; the rows, without times, are recorded.
+        Exception: whatever a timed call raises, unchanged; likewise.
+    """
+    session.start()
+    checked = check_all(plan, session.device)
+    if checked.failures:
+        comparison = _record(session, plan, failed_rows(checked, op, _not_timed(checked)))
+        _raise_failures(checked, comparison)
+    if session.options.verify_only:
+        comparison = _record(session, plan, rows_of(checked, {}, {}, op))
+    else:
+        comparison = _timed(plan, checked, session, op)
+    if session.options.require_baselines:
+        _require_baselines(comparison)
+    return comparison
+
+
+def _timed(plan: Plan, checked: Checked, session: Session, op: Any) -> Comparison:
+    try:
+        timings = time_all(checked, session)
+    except Exception as error:
+        _record(session, plan, failed_rows(checked, op, f"not timed: {type(error).__name__}: {error}"))
+        raise
+    if checked.failures:
+        comparison = _record(session, plan, failed_rows(checked, op, _not_timed(checked)))
+        _raise_failures(checked, comparison)
+    rooflines = measure(op, timings, session)
+    return _record(session, plan, rows_of(checked, timings, rooflines, op))
+
+
+def _record(session: Session, plan: Plan, rows: list[Row]) -> Comparison:
+    for row in rows:
+        session.record(row)
+    return Comparison(plan.case.id, tuple(rows))
+
+
+def _not_timed(checked: Checked) -> str:
+    names = ", ".join(finding.planned.name for finding in checked.failures)
+    return f"not timed: {names} failed"
+
+
+def _raise_failures(checked: Checked, comparison: Comparison) -> None:
+    """Raise the first failure's own error, with every failure in its message and the rows on it."""
+    errors = [finding.error for finding in checked.failures if finding.error is not None]
+    first = errors[0]
+    message = "\n".join(str(error) for error in errors)
+    raised: VerificationError = type(first)(message, comparison=comparison)
+    raise raised from first.__cause__
+
+
+def _require_baselines(comparison: Comparison) -> None:
+    missing = [f"{r.implementation} ({r.note})" for r in comparison if r.check is Check.UNAVAILABLE]
+    if missing:
+        raise UnavailableError(f"{comparison.case}: baselines are required here, but missing: {', '.join(missing)}")
+
+
+def _check_op(op: Any, case: Any) -> None:
+    if not isinstance(case, Case):
+        raise UsageError(f"Runner needs a Case from cases(Op), got {type(case).__name__}")
+    wanted = case.op_class
+    if wanted is None:
+        raise UsageError(f"case {case.id} has no op class; Runner takes the cases that cases(Op) gives")
+    found = op if isinstance(op, type) else type(op)
+    if found is wanted and not isinstance(op, type):
+        return
+    if isinstance(op, type):
+        what = f"the class {found.__name__} itself; make an instance with {found.__name__}(**case.arguments)"
+    elif issubclass(found, wanted):
+        what = f"{found.__name__}, a subclass of it; a report names the manifest op, so pass that"
+    else:
+        what = f"{found.__module__}.{found.__qualname__}; adapt the call in the binder of the op's entry instead"
+    raise UsageError(f"case {case.id} is for {wanted.__name__}, and Runner got {what}")

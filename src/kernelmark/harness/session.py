@@ -1,0 +1,172 @@
+"""One run: the device, the options, and the rows made so far.
+
+A session is where rows go. It opens its device when something first needs it, and its record when the
+first row is made, so that a run that makes nothing leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelmark.device import Device, measure_probe, open_device
+from kernelmark.errors import UsageError
+from kernelmark.harness.provenance import environment, now, run_name
+from kernelmark.records import (
+    FORMAT_VERSION,
+    Cache,
+    Protocol,
+    Row,
+    RunEnd,
+    RunHeader,
+    RunWriter,
+)
+from kernelmark.timing import Budget, TimingOptions
+
+__all__ = ["Session", "SessionOptions", "current_session", "use_session"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What a run is asked to do.
+
+    Args:
+        device: ``auto`` for the best there is, or a name such as ``cpu``, ``cuda:1``.
+        timer: An instrument's name, or ``None`` for the device's own.
+        verify_only: Check, and time nothing.
+        require_baselines: Fail where a baseline is unavailable.
+        cache: The state of the caches when a timed call starts.
+        budget: How many samples to take.
+        out: Folder to keep the run in; ``None`` keeps it in memory.
+    """
+
+    device: str = "auto"
+    timer: str | None = None
+    verify_only: bool = False
+    require_baselines: bool = False
+    cache: Cache = Cache.COLD
+    budget: Budget = field(default_factory=Budget)
+    out: Path | None = None
+
+
+class Session:
+    """One run, from its first row to its end mark."""
+
+    def __init__(self, options: SessionOptions | None = None, *, command: tuple[str, ...] = ()) -> None:
+        self.options = options or SessionOptions()
+        self.command = command
+        self.rows: list[Row] = []
+        self.header: RunHeader | None = None
+        self._device: Device | None = None
+        self._writer: RunWriter | None = None
+        self._closed = False
+
+    @property
+    def device(self) -> Device:
+        """The device, opened when first asked for."""
+        if self._device is None:
+            self._device = open_device(self.options.device)
+        return self._device
+
+    @property
+    def timer_name(self) -> str:
+        """The name of the instrument in use."""
+        return self.options.timer or self.device.default_timer
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is kept, once it holds something."""
+        return self._writer.path.parent if self._writer else None
+
+    def timing_options(self, *, count_copies: bool) -> TimingOptions:
+        """Give the timing options of this run for a case with this copy policy."""
+        return TimingOptions(
+            budget=self.options.budget, cache=self.options.cache, count_copies=count_copies
+        )
+
+    def start(self) -> RunHeader:
+        """Describe the run, and start its record where it has a folder; does nothing the second time.
+
+        Raises:
+            RecordError: the folder cannot be written.
+            UnavailableError: the device cannot be had.
+        """
+        if self.header is None:
+            header = self._describe()
+            if self.options.out is not None:
+                self._writer = RunWriter.create(Path(self.options.out), header)
+            self.header = header
+        return self.header
+
+    def record(self, row: Row) -> None:
+        """Keep one row; where the run has a folder, it is on disk when this returns.
+
+        Raises:
+            RecordError: it could not be written; the rows before it are intact.
+        """
+        if self._closed:
+            raise UsageError("this session has ended; start another one for more rows")
+        self.start()
+        if self._writer is not None:
+            self._writer.row(row)
+        self.rows.append(row)
+
+    def close(self, outcome: str = "completed", detail: str = "") -> None:
+        """Write the end mark; does nothing the second time, or where nothing was recorded."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer is not None:
+            end = RunEnd(ended=now(), rows=self._writer.rows, outcome=outcome, detail=detail)  # type: ignore[arg-type]
+            self._writer.end(end)
+
+    def _describe(self) -> RunHeader:
+        options, budget = self.options, self.options.budget
+        device = self.device
+        cold = options.cache is Cache.COLD and not options.verify_only
+        return RunHeader(
+            format_version=FORMAT_VERSION,
+            run=run_name(),
+            started=now(),
+            command=self.command,
+            device=device.describe(),
+            environment=environment(),
+            protocol=Protocol(
+                timer=self.timer_name,
+                cache=options.cache,
+                blocks=budget.blocks,
+                warmup_ms=budget.warmup_ms,
+                sample_ms=budget.sample_ms,
+                prepare_ms=budget.prepare_ms,
+                min_count=budget.min_count,
+                max_count=budget.max_count,
+                verify_only=options.verify_only,
+            ),
+            probe=measure_probe(device) if cold else None,
+        )
+
+
+_current: ContextVar[Session | None] = ContextVar("kernelmark_session", default=None)
+_default: dict[str, Any] = {}
+
+
+def current_session() -> Session:
+    """Give the session in use; outside any, one for the whole process that keeps its rows in memory."""
+    session = _current.get()
+    if session is None:
+        session = _default.setdefault("session", Session())
+    return session
+
+
+@contextmanager
+def use_session(session: Session) -> Iterator[Session]:
+    """Make ``session`` the current one inside the ``with`` block; does not close it."""
+    token = _current.set(session)
+    try:
+        yield session
+    finally:
+        _current.reset(token)
