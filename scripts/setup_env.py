@@ -1,4 +1,4 @@
-"""Make the development environment: what ``make setup`` calls, with the Python that the environment shall have.
+"""Make the development environment: what ``make setup`` calls, with the Python it shall have.
 
 It knows the folder, the extras that fit this machine, and the few system packages that torch's compiler
 needs. It imports the standard library only, and uses no syntax newer than f-strings, so that a Python that
@@ -68,7 +68,7 @@ def has_nvidia_gpu() -> bool:
 
 
 def fingerprint(environment: Path, extras: str) -> str:
-    """Digest everything that decides what the environment holds, its place among them: a moved one is broken."""
+    """Digest what decides the content of the environment; its place too, as a moved one is broken."""
     digest = hashlib.sha256()
     for part in (str(environment), sys.version, extras):
         digest.update(part.encode() + b"\0")

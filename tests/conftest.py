@@ -15,7 +15,7 @@ settings.load_profile("kernelmark")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests marked ``gpu`` where there is no CUDA device; torch is asked only if one was selected."""
+    """Skip the tests marked ``gpu`` where there is no CUDA device; ask torch only if one is selected."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = _why_no_cuda() if marked else None
     if reason:

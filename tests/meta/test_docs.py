@@ -1,0 +1,124 @@
+"""What README.md and docs/ show works: snippets compile or run, commands, options, targets and links exist."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+from kernelmark import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELLS = {"bash", "console", "sh", "shell"}
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+RUN_MARK = "<!-- run -->"
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One fenced block; it is run if its info line says ``python run`` or RUN_MARK stands right before it."""
+
+    path: Path
+    row: int
+    language: str
+    run: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.row}"
+
+
+def _snippets(path: Path) -> Iterator[Snippet]:
+    document = path.read_text()
+    for found in FENCE.finditer(document):
+        before = document[: found.start()]
+        language, *words = found["info"].split() or [""]
+        run = "run" in words or before.rstrip().endswith(RUN_MARK)
+        yield Snippet(path, before.count("\n") + 1, language, run, found["text"])
+
+
+def _shell_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield every command line of the document with its place, prompts and continuations taken off."""
+    for snippet in _snippets(path):
+        if snippet.language in SHELLS:
+            for line in snippet.text.replace("\\\n", " ").splitlines():
+                yield str(snippet), line.strip().removeprefix("$ ").partition("  #")[0].strip()
+    for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", path.read_text())):
+        yield str(path.relative_to(ROOT)), code
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_python_snippet_of_the_document_compiles(path: Path) -> None:
+    for snippet in _snippets(path):
+        if snippet.language == "python":
+            compile(snippet.text, str(snippet), "exec")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [one for path in DOCUMENTS for one in _snippets(path) if one.language == "python" and one.run],
+    ids=str,
+)
+def test_a_snippet_that_is_marked_to_run_runs(snippet: Snippet, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:kernelmark", "-c", snippet.text],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{snippet}\n{done.stdout}{done.stderr}"
+
+
+def _unknown_part(words: list[str]) -> str | None:
+    """Walk ``kernelmark a b --option`` down the command line's own tree; name the first word that is not there."""
+    command: click.Command = cli.main
+    context = click.Context(command, info_name="kernelmark")
+    options = {"--help"}
+    for word in itertools.takewhile(lambda word: word != "...", words):
+        options |= {
+            name for parameter in command.params for name in parameter.opts + parameter.secondary_opts
+        }
+        if word.startswith("-"):
+            if word.partition("=")[0] not in options:
+                return word
+        elif isinstance(command, click.Group):
+            below = command.get_command(context, word)
+            if below is None:
+                return word
+            command = below
+    return None
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_kernelmark_command_in_the_document_exists(path: Path) -> None:
+    lines = [
+        (place, line.split()) for place, line in _shell_lines(path) if line.split()[:1] == ["kernelmark"]
+    ]
+    assert not [f"{place}: {' '.join(words)}" for place, words in lines if _unknown_part(words[1:])]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_make_target_in_the_document_exists(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    lines = [(place, line.split()) for place, line in _shell_lines(path) if line.split()[:1] == ["make"]]
+    asked = [(place, word) for place, words in lines for word in words[1:] if re.fullmatch("[a-z]+", word)]
+    assert not [f"{place}: make {target}" for place, target in asked if target not in targets]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_relative_link_in_the_document_leads_somewhere(path: Path) -> None:
+    targets = [found["target"].partition("#")[0] for found in LINK.finditer(FENCE.sub("", path.read_text()))]
+    local = [target for target in targets if target and "://" not in target]
+    assert not [target for target in local if not (path.parent / target).exists()]

@@ -1,0 +1,185 @@
+"""House rules that no linter knows, checked on the syntax tree of everything in src.
+
+A line may be let off with ``# house: reason``; the reason must be there.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+MOST_LINES = 450
+NAMELESS = {"utils", "util", "common", "helpers", "misc"}
+BROAD = {"Exception", "BaseException"}
+EXITS = {"sys.exit", "os._exit", "exit", "quit", "SystemExit"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file; ``place`` is its path below src, such as ``kernelmark/cli/main.py``."""
+
+    place: Path
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.place))
+
+    def within(self, *packages: str) -> bool:
+        return len(self.place.parts) > 2 and self.place.parts[1] in packages
+
+    def comment(self, row: int) -> str:
+        return "".join(self.text.splitlines()[row - 1 : row]).partition("#")[2]
+
+
+Finding = tuple[int, str]
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _imports(module: Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, "." * node.level + (node.module or "")
+
+
+def only_the_command_line_exits(module: Module) -> Iterator[Finding]:
+    if module.within("cli"):
+        return
+    for node in ast.walk(module.tree):
+        ends = node.func if isinstance(node, ast.Call) else node.exc if isinstance(node, ast.Raise) else None
+        if ends is not None and _dotted(ends) in EXITS:
+            yield node.lineno, f"{_dotted(ends)}: only kernelmark/cli ends the process"
+
+
+def only_the_plugin_imports_pytest(module: Module) -> Iterator[Finding]:
+    for row, name in _imports(module):
+        if name.partition(".")[0] in {"pytest", "_pytest"} and not module.within("pytest_plugin"):
+            yield row, f"import of {name}: only kernelmark/pytest_plugin talks to pytest"
+
+
+def a_broad_except_says_why(module: Module) -> Iterator[Finding]:
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
+            continue
+        caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type] if node.type else []
+        if caught and not any(_dotted(one) in BROAD for one in caught):
+            continue
+        reason = module.comment(node.lineno).partition(" - ")[2] or module.comment(node.lineno)
+        if reason.strip().startswith("noqa") or len(reason.split()) < 3:
+            yield node.lineno, "a broad except needs a comment on its line that says why"
+
+
+def the_package_root_is_not_imported_from_inside(module: Module) -> Iterator[Finding]:
+    for row, name in _imports(module):
+        if name == module.place.parts[0] or name.startswith("."):
+            yield row, f"import of {name or 'the root'}: write kernelmark.x.y"
+
+
+def a_module_is_named_after_its_subject(module: Module) -> Iterator[Finding]:
+    if module.place.stem in NAMELESS:
+        yield 1, f"{module.place.name} names no subject"
+
+
+def a_module_can_be_read_in_one_sitting(module: Module) -> Iterator[Finding]:
+    rows = len(module.text.splitlines())
+    if rows > MOST_LINES:
+        yield 1, f"{rows} lines, more than {MOST_LINES}: split it"
+
+
+RULES: tuple[Callable[[Module], Iterator[Finding]], ...] = (
+    only_the_command_line_exits,
+    only_the_plugin_imports_pytest,
+    a_broad_except_says_why,
+    the_package_root_is_not_imported_from_inside,
+    a_module_is_named_after_its_subject,
+    a_module_can_be_read_in_one_sitting,
+)
+
+
+def _broken(rule: Callable[[Module], Iterator[Finding]], module: Module) -> list[str]:
+    return [
+        f"{module.place}:{row}: {text}"
+        for row, text in rule(module)
+        if len(module.comment(row).partition("house:")[2].split()) < 3
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_source_keeps_the_rule(rule: Callable[[Module], Iterator[Finding]]) -> None:
+    modules = [Module(path.relative_to(SOURCE), path.read_text()) for path in sorted(SOURCE.rglob("*.py"))]
+    assert not [line for module in modules for line in _broken(rule, module)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "text"),
+    [
+        (only_the_command_line_exits, "stats/x.py", "import sys\nsys.exit(1)"),
+        (only_the_command_line_exits, "stats/x.py", "raise SystemExit(2)"),
+        (only_the_command_line_exits, "stats/x.py", "raise SystemExit"),
+        (only_the_plugin_imports_pytest, "harness/x.py", "def f():\n    from _pytest import config"),
+        (a_broad_except_says_why, "verify/x.py", "try:\n    f()\nexcept Exception:\n    pass"),
+        (
+            a_broad_except_says_why,
+            "verify/x.py",
+            "try:\n    f()\nexcept (ValueError, Exception):  # noqa: BLE001\n    pass",
+        ),
+        (a_broad_except_says_why, "verify/x.py", "try:\n    f()\nexcept:  # why\n    pass"),
+        (the_package_root_is_not_imported_from_inside, "device/x.py", "from kernelmark import stats"),
+        (the_package_root_is_not_imported_from_inside, "device/x.py", "from . import base"),
+        (a_module_is_named_after_its_subject, "device/utils.py", ""),
+        (a_module_can_be_read_in_one_sitting, "device/x.py", "x = 1\n" * (MOST_LINES + 1)),
+        (only_the_command_line_exits, "stats/x.py", "raise SystemExit(2)  # house:"),
+    ],
+)
+def test_a_breach_is_found(rule: Callable[[Module], Iterator[Finding]], place: str, text: str) -> None:
+    assert _broken(rule, Module(Path("kernelmark", place), text))
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "text"),
+    [
+        (only_the_command_line_exits, "cli/x.py", "import sys\nsys.exit(1)"),
+        (
+            only_the_command_line_exits,
+            "kernelfile/x.py",
+            "raise SystemExit(2)  # house: the child process ends here",
+        ),
+        (only_the_plugin_imports_pytest, "pytest_plugin/x.py", "import pytest"),
+        (
+            a_broad_except_says_why,
+            "x.py",
+            "try:\n    f()\nexcept Exception:  # noqa: BLE001 - becomes a failed row\n    pass",
+        ),
+        (a_broad_except_says_why, "x.py", "try:\n    f()\nexcept ValueError:\n    pass"),
+        (
+            the_package_root_is_not_imported_from_inside,
+            "device/x.py",
+            "from kernelmark.device.base import Device",
+        ),
+    ],
+)
+def test_what_the_rule_allows_passes(
+    rule: Callable[[Module], Iterator[Finding]], place: str, text: str
+) -> None:
+    assert not _broken(rule, Module(Path("kernelmark", place), text))
+
+
+def test_the_linter_finds_nothing_in_the_source_docstrings_and_prints_among_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", str(SOURCE)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

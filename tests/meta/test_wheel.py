@@ -1,0 +1,64 @@
+"""The wheel holds what the source holds, and works without the repository around it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel with the backend of pyproject.toml; nothing is fetched."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_every_file_of_the_source_is_in_the_wheel_data_among_it(wheel: Path) -> None:
+    source = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == source
+    assert {path.rsplit(".", 1)[-1] for path in packed} >= {"py", "typed", "yaml"}
+
+
+def test_the_license_travels_with_the_wheel(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    (license_file,) = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    assert b"MIT License" in zipfile.ZipFile(wheel).read(license_file)
+
+
+def test_the_command_of_the_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (entry_points,) = tmp_path.glob("*.dist-info/entry_points.txt")
+    target = dict(line.split(" = ") for line in entry_points.read_text().splitlines() if " = " in line)
+    assert target["kernelmark"] in {"kernelmark.cli:main", "kernelmark.pytest_plugin"}
+    program = (
+        "import sys, kernelmark; from kernelmark.cli import main\n"
+        "assert kernelmark.__file__.startswith(sys.argv[1]), kernelmark.__file__\n"
+        "main(['--help'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
