@@ -1,4 +1,4 @@
-"""What README.md and docs/ show works: snippets compile or run, commands, options, targets and links exist."""
+"""What README.md and docs/ show works: snippets compile or run; commands, options and links exist."""
 
 from __future__ import annotations
 
@@ -47,31 +47,33 @@ def _snippets(path: Path) -> Iterator[Snippet]:
         yield Snippet(path, before.count("\n") + 1, language, run, found["text"])
 
 
-def _shell_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield every command line of the document with its place, prompts and continuations taken off."""
+def _commands(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the words of every command in the document, with its place; prompts and comments are taken off."""
     for snippet in _snippets(path):
         if snippet.language in SHELLS:
             for line in snippet.text.replace("\\\n", " ").splitlines():
-                yield str(snippet), line.strip().removeprefix("$ ").partition("  #")[0].strip()
+                if words := line.removeprefix("$ ").partition(" #")[0].split():
+                    yield str(snippet), words
     for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", path.read_text())):
-        yield str(path.relative_to(ROOT)), code
+        if words := code.split():
+            yield str(path.relative_to(ROOT)), words
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+RUN = [one for path in DOCUMENTS for one in _snippets(path) if one.language == "python" and one.run]
+every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+
+
+@every_document
 def test_every_python_snippet_of_the_document_compiles(path: Path) -> None:
     for snippet in _snippets(path):
         if snippet.language == "python":
             compile(snippet.text, str(snippet), "exec")
 
 
-@pytest.mark.parametrize(
-    "snippet",
-    [one for path in DOCUMENTS for one in _snippets(path) if one.language == "python" and one.run],
-    ids=str,
-)
+@pytest.mark.parametrize("snippet", RUN, ids=str)
 def test_a_snippet_that_is_marked_to_run_runs(snippet: Snippet, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:kernelmark", "-c", snippet.text],
+        [sys.executable, "-c", snippet.text],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -81,15 +83,14 @@ def test_a_snippet_that_is_marked_to_run_runs(snippet: Snippet, tmp_path: Path) 
     assert done.returncode == 0, f"{snippet}\n{done.stdout}{done.stderr}"
 
 
-def _unknown_part(words: list[str]) -> str | None:
-    """Walk ``kernelmark a b --option`` down the command line's own tree; name the first word that is not there."""
+def _unknown_word(words: list[str]) -> str | None:
+    """Walk ``kernelmark a b --option`` down the command tree; give the first word that is not there."""
     command: click.Command = cli.main
     context = click.Context(command, info_name="kernelmark")
     options = {"--help"}
     for word in itertools.takewhile(lambda word: word != "...", words):
-        options |= {
-            name for parameter in command.params for name in parameter.opts + parameter.secondary_opts
-        }
+        for parameter in command.params:
+            options.update(parameter.opts, parameter.secondary_opts)
         if word.startswith("-"):
             if word.partition("=")[0] not in options:
                 return word
@@ -101,24 +102,28 @@ def _unknown_part(words: list[str]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@every_document
 def test_every_kernelmark_command_in_the_document_exists(path: Path) -> None:
-    lines = [
-        (place, line.split()) for place, line in _shell_lines(path) if line.split()[:1] == ["kernelmark"]
-    ]
-    assert not [f"{place}: {' '.join(words)}" for place, words in lines if _unknown_part(words[1:])]
+    asked = [(place, words[1:]) for place, words in _commands(path) if words[0] == "kernelmark"]
+    unknown = [(place, _unknown_word(words)) for place, words in asked]
+    assert not [f"{place}: kernelmark has no {word}" for place, word in unknown if word]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@every_document
 def test_every_make_target_in_the_document_exists(path: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    lines = [(place, line.split()) for place, line in _shell_lines(path) if line.split()[:1] == ["make"]]
-    asked = [(place, word) for place, words in lines for word in words[1:] if re.fullmatch("[a-z]+", word)]
-    assert not [f"{place}: make {target}" for place, target in asked if target not in targets]
+    asked = [(place, word) for place, words in _commands(path) if words[0] == "make" for word in words[1:]]
+    assert not [f"{place}: make {word}" for place, word in asked if "=" not in word and word not in targets]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@every_document
 def test_every_relative_link_in_the_document_leads_somewhere(path: Path) -> None:
     targets = [found["target"].partition("#")[0] for found in LINK.finditer(FENCE.sub("", path.read_text()))]
     local = [target for target in targets if target and "://" not in target]
     assert not [target for target in local if not (path.parent / target).exists()]
+
+
+def test_an_unknown_command_or_option_is_noticed() -> None:
+    assert _unknown_word(["no-such-command"]) == "no-such-command"
+    assert _unknown_word(["--no-such-option"]) == "--no-such-option"
+    assert _unknown_word(["--help"]) is None
