@@ -48,7 +48,7 @@ def _snippets(path: Path) -> Iterator[Snippet]:
 
 
 def _commands(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the words of every command in the document, with its place; prompts and comments are taken off."""
+    """Yield the words of every command in the document, with its place, without prompts and comments."""
     for snippet in _snippets(path):
         if snippet.language in SHELLS:
             for line in snippet.text.replace("\\\n", " ").splitlines():
