@@ -1,0 +1,152 @@
+"""How many rounds a comparison runs: budgets in milliseconds in, counts out. Pure.
+
+It knows what a call and its preparation cost, never what they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernelmark.errors import UsageError
+from kernelmark.units import NS_PER_MS, format_time
+
+__all__ = ["Budget", "Cost", "Counts", "counts", "shared_counts"]
+
+_WARMUP_SHARE_OF_PREPARE = 1 / 4
+"""The warm-up's default budget is a quarter of the samples', and so is what it may spend on preparing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long to warm up and to sample each implementation, and the bounds of the counts that follow.
+
+    ``prepare_ms`` bounds the time that resets and flushes may take around the samples of one
+    implementation: a flush of a 480 MiB last-level cache takes 20 ms and more (measured on a CPU), so that
+    200 samples of a call of 1 µs would cost 4 s of flushing. ``min_count`` is kept whatever it costs.
+    """
+
+    warmup_ms: float = 25.0
+    sample_ms: float = 100.0
+    min_count: int = 10
+    max_count: int = 200
+    blocks: int = 10
+    prepare_ms: float = 2000.0
+
+    def __post_init__(self) -> None:
+        if not _is_time(self.warmup_ms) and self.warmup_ms != 0:
+            raise UsageError(f"budget warmup_ms={self.warmup_ms!r}: give a number of milliseconds, or 0")
+        for name in ("sample_ms", "prepare_ms"):
+            if not _is_time(value := getattr(self, name)):
+                raise UsageError(f"budget {name}={value!r}: give a number of milliseconds above 0")
+        for name in ("min_count", "max_count", "blocks"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"budget {name}={value!r}: give a whole number of at least 1")
+        if self.min_count > self.max_count:
+            raise UsageError(
+                f"budget min_count={self.min_count} is above max_count={self.max_count}:"
+                " lower one or raise the other"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one round of an implementation costs: the call, and the reset and flush before it."""
+
+    estimate_ns: float
+    prepare_ns: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Untimed rounds first, then ``blocks`` blocks, each with two passes of ``per_pass`` samples."""
+
+    warmup: int
+    per_pass: int
+    blocks: int
+    notes: tuple[str, ...] = ()
+    """What kept the counts from being what the budget asks for, with the numbers."""
+
+    @property
+    def samples(self) -> int:
+        """Samples over all passes."""
+        return 2 * self.blocks * self.per_pass
+
+
+def counts(estimate_ns: float, prepare_ns: float, budget: Budget) -> Counts:
+    """Say how often to run one implementation on its own."""
+    return shared_counts({"": Cost(estimate_ns, prepare_ns)}, budget)[""]
+
+
+def shared_counts(costs: Mapping[str, Cost], budget: Budget) -> dict[str, Counts]:
+    """Say how often to run each implementation of one comparison.
+
+    All share one number of blocks, the smallest that any of them allows, since blocks pair. A block has two
+    passes of at least one sample, so an implementation with ``n`` samples allows ``n / 2`` of them, rounded
+    up. Within the bounds of the budget the count per pass is the one that brings the sum nearest to ``n``.
+    """
+    wanted = {name: _samples(cost, budget) for name, cost in costs.items()}
+    blocks = min([budget.blocks, *((n + 1) // 2 for n in wanted.values())])
+    return {
+        name: Counts(
+            warmup=_warmup(cost, budget),
+            per_pass=_per_pass(wanted[name], 2 * blocks, budget),
+            blocks=blocks,
+            notes=_notes(cost, wanted[name], blocks, budget),
+        )
+        for name, cost in costs.items()
+    }
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _samples(cost: Cost, budget: Budget) -> int:
+    by_time = _clamp(_fit(budget.sample_ms, cost.estimate_ns), budget)
+    return _clamp(min(by_time, _fit(budget.prepare_ms, cost.prepare_ns)), budget)
+
+
+def _warmup(cost: Cost, budget: Budget) -> int:
+    if budget.warmup_ms == 0:
+        return 0
+    by_time = _clamp(_fit(budget.warmup_ms, cost.estimate_ns), budget)
+    return _clamp(min(by_time, _fit(budget.prepare_ms * _WARMUP_SHARE_OF_PREPARE, cost.prepare_ns)), budget)
+
+
+def _fit(budget_ms: float, each_ns: float) -> float:
+    """Return how many things of ``each_ns`` fit; a thing that takes no time fits without end."""
+    return budget_ms * NS_PER_MS / each_ns if each_ns > 0 else math.inf
+
+
+def _clamp(count: float, budget: Budget) -> int:
+    return int(min(max(count, budget.min_count), budget.max_count))
+
+
+def _per_pass(wanted: int, passes: int, budget: Budget) -> int:
+    fewer, more = max(1, wanted // passes), wanted // passes + 1
+    if fewer * passes < budget.min_count:
+        return more
+    if more * passes > budget.max_count or wanted - fewer * passes <= more * passes - wanted:
+        return fewer
+    return more
+
+
+def _notes(cost: Cost, wanted: int, blocks: int, budget: Budget) -> tuple[str, ...]:
+    notes = []
+    by_time = _clamp(_fit(budget.sample_ms, cost.estimate_ns), budget)
+    if wanted < by_time:
+        notes.append(
+            f"{wanted} samples rather than {by_time}: reset and flush take {format_time(cost.prepare_ns, 3)}"
+            f" before each, and may take {budget.prepare_ms:g} ms in all"
+        )
+    if cost.estimate_ns * budget.min_count > budget.sample_ms * NS_PER_MS:
+        notes.append(
+            f"a call takes {format_time(cost.estimate_ns, 3)}, so that {budget.min_count} samples, the fewest"
+            f" allowed, exceed the budget of {budget.sample_ms:g} ms"
+        )
+    if blocks < budget.blocks:
+        notes.append(f"{blocks} blocks rather than {budget.blocks}: too few samples fit the budget")
+    return tuple(notes)

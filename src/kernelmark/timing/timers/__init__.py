@@ -1,0 +1,77 @@
+"""Which timers there are, and which device each one serves.
+
+A timer is one file here and one line in ``TIMERS``. It is imported when it is asked for and not before.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from kernelmark.device import Device
+from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.timing.timer import SYNCHRONOUS_KINDS, Timer
+
+__all__ = ["TIMERS", "TimerEntry", "open_timer"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimerEntry:
+    """One timer: its name, where its class is, which devices it serves, and what it reads."""
+
+    name: str
+    target: str
+    serves: Literal["any device", "accelerators"]
+    reads: str
+
+    def serves_kind(self, kind: str) -> bool:
+        """Whether the timer works on devices of this kind."""
+        return self.serves == "any device" or kind not in SYNCHRONOUS_KINDS
+
+    def load(self) -> type[Timer]:
+        """Import the timer's module and return its class."""
+        module, _, name = self.target.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+TIMERS: tuple[TimerEntry, ...] = (
+    TimerEntry(
+        "host",
+        "kernelmark.timing.timers.host:HostTimer",
+        "any device",
+        "the host's clock around the call, and around the wait for the device where there is one to wait for",
+    ),
+    TimerEntry(
+        "device_events",
+        "kernelmark.timing.timers.device_events:DeviceEventsTimer",
+        "accelerators",
+        "a pair of events around each call in the device's own queue",
+    ),
+)
+
+
+def open_timer(name: str | None, device: Device) -> Timer:
+    """Return the timer called ``name`` for ``device``; ``None`` is the device's own default.
+
+    There is no other choice than the one asked for: a timer that does not serve the device is an error.
+
+    Raises:
+        UsageError: there is no timer of that name.
+        UnavailableError: it does not serve this kind of device.
+    """
+    asked = device.default_timer if name is None else name
+    entries = {entry.name: entry for entry in TIMERS}
+    if asked not in entries:
+        near = get_close_matches(asked, entries, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"there is no timer {asked!r}; the timers are {', '.join(entries)}{hint}")
+    entry = entries[asked]
+    if not entry.serves_kind(device.kind):
+        usable = ", ".join(each.name for each in TIMERS if each.serves_kind(device.kind))
+        raise UnavailableError(
+            f"the timer {asked!r} serves {entry.serves}, and {device.torch_name} is of kind {device.kind!r};"
+            f" use {usable}"
+        )
+    return entry.load()()
