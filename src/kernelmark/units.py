@@ -6,8 +6,20 @@ Times are stored in nanoseconds and sizes in bytes everywhere else.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-__all__ = ["NS_PER_MS", "NS_PER_S", "NS_PER_US", "format_bytes", "format_percent", "format_ratio", "format_time"]
+__all__ = [
+    "NS_PER_MS",
+    "NS_PER_S",
+    "NS_PER_US",
+    "TimeScale",
+    "format_bytes",
+    "format_percent",
+    "format_ratio",
+    "format_time",
+    "significant",
+]
 
 NS_PER_US = 1e3
 NS_PER_MS = 1e6
@@ -37,6 +49,27 @@ def format_time(ns: float | None, digits: int = 4) -> str:
         if abs(ns) >= scale:
             return f"{significant(ns / scale, digits)} {unit}"
     return f"{significant(ns, digits)} ns"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """One unit and one number of decimals for times that are read next to each other."""
+
+    unit: str
+    ns_per_unit: float
+    decimals: int
+
+    @classmethod
+    def fit(cls, times_ns: Iterable[float], digits: int = 4) -> TimeScale:
+        """Choose the scale that shows the smallest time above zero with ``digits`` significant digits."""
+        smallest = min((t for t in times_ns if 0 < t < math.inf), default=1.0)
+        scale, unit = next((step for step in _TIME_STEPS if smallest >= step[0]), _TIME_STEPS[-1])
+        magnitude = math.floor(math.log10(smallest / scale))
+        return cls(unit, scale, min(max(0, digits - 1 - magnitude), 6))
+
+    def format(self, ns: float | None) -> str:
+        """Write ``ns`` in this scale; blank for ``None``."""
+        return "" if ns is None else f"{ns / self.ns_per_unit:.{self.decimals}f} {self.unit}"
 
 
 def format_bytes(size: int | None) -> str:

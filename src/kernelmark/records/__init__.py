@@ -4,4 +4,4 @@ from kernelmark.records.codec import FORMAT_VERSION, RECORDS_FILE, RunWriter, St
 from kernelmark.records.model import *  # noqa: F403 - the record types are this package's names
 from kernelmark.records.model import __all__ as _model
 
-__all__ = ["FORMAT_VERSION", "RECORDS_FILE", "RunWriter", "StoredRun", "read_run", *_model]  # noqa: PLE0604
+__all__ = ["FORMAT_VERSION", "RECORDS_FILE", "RunWriter", "StoredRun", "read_run", *_model]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from kernelmark.errors import RecordError
 from kernelmark.records.model import Record, Row, RunEnd, RunHeader
@@ -61,6 +62,11 @@ class RunWriter:
         path = Path(folder) / RECORDS_FILE
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecordError(
+                f"cannot make the folder {path.parent}: {error.strerror}; choose another output folder"
+            ) from error
+        try:
             stream = open(path, "xb", buffering=0)  # noqa: SIM115 - held for the run's length
         except FileExistsError as error:
             raise RecordError(f"{path} already holds a run; choose another output folder") from error
@@ -69,14 +75,21 @@ class RunWriter:
                 f"cannot write {path}: {error.strerror}; choose another output folder"
             ) from error
         writer = cls(path, stream)
-        writer._append(header)
+        try:
+            writer._append(header)
+            _sync_folder(path.parent)
+        except BaseException:
+            # A file without a header is no run, and would refuse the next attempt in this folder.
+            stream.close()
+            path.unlink(missing_ok=True)
+            raise
         return writer
 
     def row(self, row: Row) -> None:
         """Append one row; it is on disk when this returns.
 
         Raises:
-            RecordError: it could not be written; the rows before it are intact.
+            RecordError: it could not be written, or the run has ended; the rows before it are intact.
         """
         self._append(row)
         self.rows += 1
@@ -95,7 +108,9 @@ class RunWriter:
         self._file.close()
 
     def _append(self, record: Record) -> None:
-        line = record.model_dump_json(exclude_none=True).encode() + b"\n"
+        if self._file.closed:
+            raise RecordError(f"{self.path} is closed after {self.rows} rows; start another run for more")
+        line = _line(record, self.path)
         start = os.fstat(self._file.fileno()).st_size
         try:
             view = memoryview(line)
@@ -107,12 +122,18 @@ class RunWriter:
             raise RecordError(
                 f"cannot write to {self.path}: {error.strerror}; its {self.rows} earlier rows are intact"
             ) from error
+        except BaseException:
+            self._drop_partial_line(start)
+            raise
 
     def _drop_partial_line(self, start: int) -> None:
         try:
-            os.ftruncate(self._file.fileno(), start)
+            self._file.truncate(start)
+            # Truncating leaves the position behind the new end, and the next line would start with a hole.
+            self._file.seek(start)
         except OSError:
-            pass  # the reader copes with a last line that is cut short
+            # The reader copes with a last line that is cut short, not with one in the middle.
+            self._file.close()
 
 
 def read_run(path: Path | str) -> StoredRun:
@@ -137,6 +158,11 @@ def read_run(path: Path | str) -> StoredRun:
     if not records or not isinstance(records[0], RunHeader):
         raise RecordError(f"{file}:1: the first line must be a run's header; is this a kernelmark run?")
     end = records[-1] if isinstance(records[-1], RunEnd) else None
+    for number, record in enumerate(records[1 : -1 if end else None], start=2):
+        if not isinstance(record, Row):
+            raise RecordError(
+                f"{file}:{number}: a {type(record).__name__} inside a run; only rows may stand there"
+            )
     return StoredRun(
         path=file,
         header=records[0],
@@ -149,10 +175,10 @@ def read_run(path: Path | str) -> StoredRun:
 def _parse(line: bytes, file: Path, number: int) -> Record:
     try:
         raw = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{file}:{number}: not JSON: {error}") from error
     kind = raw.get("kind") if isinstance(raw, dict) else None
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise RecordError(f"{file}:{number}: unknown kind {kind!r}; expected one of {sorted(_KINDS)}")
     version = raw.get("format_version")
     if kind == "header" and version != FORMAT_VERSION:
@@ -164,5 +190,27 @@ def _parse(line: bytes, file: Path, number: int) -> Record:
         return _KINDS[kind].model_validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]) or kind
         raise RecordError(f"{file}:{number}: {where}: {first['msg']}") from error
+
+
+def _line(record: Record, path: Path) -> bytes:
+    try:
+        return record.model_dump_json(exclude_none=True).encode() + b"\n"
+    except PydanticSerializationError as error:
+        raise RecordError(
+            f"cannot write to {path}: {error}; the record holds text that is not Unicode"
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the file's name on disk too; without it a power cut loses the whole file, not its last line."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass  # some network file systems refuse to sync a folder; the file itself is synced
+    finally:
+        os.close(descriptor)

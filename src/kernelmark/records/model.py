@@ -7,10 +7,11 @@ Nothing here knows how a number was obtained or how it will be shown.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 __all__ = [
     "Bound",
@@ -300,6 +301,11 @@ class Row(Record):
     traceback: str | None = None
     seed: int | None = None
 
+    @field_validator("params")
+    @classmethod
+    def _params_read_back_as_they_are(cls, params: dict[str, Any]) -> dict[str, Any]:
+        return {name: _storable(value, name) for name, value in params.items()}
+
     @model_validator(mode="after")
     def _says_no_more_than_its_check(self) -> Row:
         if self.timing is not None and not self.check.timeable:
@@ -308,11 +314,33 @@ class Row(Record):
             raise ValueError(f"a row whose check is {self.check.value!r} cannot hold a ratio")
         if self.ratio is not None and self.role is Role.OURS:
             raise ValueError("a ratio belongs to a baseline's row")
+        if self.ratio is not None and self.timing is None:
+            raise ValueError("a ratio needs a time")
         if self.roofline is not None and self.timing is None:
             raise ValueError("a roofline reading needs a time")
         if not self.check.comparable and not self.note:
             raise ValueError(f"a row whose check is {self.check.value!r} must say why")
         return self
+
+
+def _storable(value: Any, where: str) -> Any:
+    """Give ``value`` as JSON will give it back, so that a row equals itself after a round trip."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        # JSON has no infinity; a fill value of -inf is an ordinary parameter of an op.
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, list | tuple):
+        return [_storable(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {str(key): _storable(item, f"{where}.{key}") for key, item in value.items()}
+    raise ValueError(
+        f"params.{where} is a {type(value).__name__}; a parameter is text, a number, a list or a mapping"
+    )
 
 
 class DeviceRecord(Record):
