@@ -36,8 +36,7 @@ class Effects:
 
     Attributes:
         mutates: Inputs that are read and written.
-        writes: Tensors that are only written: inputs, or outputs whose memory the caller passes after the
-            inputs.
+        writes: Inputs that are only written.
         aliases: Output by output, the input whose storage it shares.
     """
 

@@ -123,11 +123,10 @@ class _Declaration:
 
     def _effects(self) -> Effects:
         model, inputs, outputs = self.model.effects, self.model.inputs, self.model.outputs
-        writable = {"mutates": (inputs, "inputs"), "writes": ([*inputs, *outputs], "inputs and outputs")}
-        for field, (known, there_are) in writable.items():
+        for field in ("mutates", "writes"):
             seen: set[str] = set()
             for i, name in enumerate(getattr(model, field)):
-                self._known(name, known, there_are, "effects", field, i)
+                self._known(name, inputs, "inputs", "effects", field, i)
                 if name in seen or (field == "writes" and name in model.mutates):
                     self._problem(f"{name!r} is named twice; 'mutates' includes writing", "effects", field, i)
                 seen.add(name)

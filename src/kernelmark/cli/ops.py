@@ -1,0 +1,289 @@
+"""``kernelmark ops``: what a library's manifest declares, and whether library and manifest agree.
+
+Parses, calls :mod:`kernelmark.manifest`, renders, and chooses the exit code; knows no rule of the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelmark.cli.exit_codes import ExitCode
+from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
+from kernelmark.manifest.levels import Level, LevelResult, Severity
+from kernelmark.manifest.spec import TensorDecl
+
+__all__ = ["ops"]
+
+_project = click.option(
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the project; by default the nearest one above with [tool.kernelmark] in its pyproject.toml.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+@click.group()
+def ops() -> None:
+    """List, show and validate the ops of a library's manifest."""
+
+
+@ops.command("list")
+@_project
+@_as_json
+def list_ops(project: Path | None, as_json: bool) -> None:
+    """List the ops with their families, numbers of calls and dtypes."""
+    manifest = load_manifest(_library(project).manifest)
+    if as_json:
+        _write_json([_summary(spec) for spec in manifest.ops.values()])
+        return
+    rows = [
+        (spec.family, spec.name, str(len(list(spec.cases()))), _dtypes(spec))
+        for spec in manifest.ops.values()
+    ]
+    _write_table([("family", "op", "calls", "dtypes"), *rows])
+
+
+@ops.command()
+@click.argument("op")
+@_project
+@_as_json
+def show(op: str, project: Path | None, as_json: bool) -> None:
+    """Show the signature, effects and calls of OP."""
+    library = _library(project)
+    spec = load_manifest(library.manifest).op(op)
+    with _importable(library):
+        calls = [_call(call) for call in spec.calls()]
+    if as_json:
+        _write_json(_summary(spec) | {"signature": _signature(spec), "calls": calls})
+    else:
+        click.echo("\n".join(_description(spec, calls)))
+
+
+@ops.command()
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    type=click.Choice([level.value for level in Level if level is not Level.COVERAGE]),
+    help="Run only this level; may be repeated. By default all of them are run.",
+)
+@click.option(
+    "--coverage",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="RUN",
+    help="Say which cases the stored run RUN measured and which not; alone, no other level is run.",
+)
+@_project
+@click.pass_context
+def validate(
+    context: click.Context, levels: Sequence[str], coverage: Path | None, project: Path | None
+) -> None:
+    """Check the manifest, and the library against it.
+
+    Exits with 1 if a level has an error. What a level could not check is told, and is no error.
+    """
+    library = _library(project)
+    schema = _schema(library)
+    if schema.errors:
+        _write_result(schema, library, err=True)
+        context.exit(ExitCode.USAGE)
+    asked = [Level(level) for level in levels] or ([] if coverage else list(Level))
+    with _importable(library):
+        results = [schema, *_run_levels(library, asked), *_coverage(library, coverage)]
+    for result in results:
+        _write_result(result, library)
+    context.exit(ExitCode.FAILED if any(result.errors for result in results) else ExitCode.OK)
+
+
+# --- running the levels -----------------------------------------------------------------------------
+
+
+def _library(project: Path | None) -> LibraryConfig:
+    return find_library(project or Path.cwd())
+
+
+@contextmanager
+def _importable(library: LibraryConfig) -> Iterator[None]:
+    """Put the project's folder where Python looks for modules, as pytest does with its root."""
+    sys.path.insert(0, str(library.root))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(library.root))
+
+
+def _schema(library: LibraryConfig) -> LevelResult:
+    from kernelmark.manifest.levels import schema
+
+    return schema.check(library.manifest)
+
+
+def _run_levels(library: LibraryConfig, asked: Sequence[Level]) -> list[LevelResult]:
+    from kernelmark.manifest.levels import bench, dtype, shape, signature
+    from kernelmark.manifest.levels.structure import References
+
+    manifest = load_manifest(library.manifest)
+    references = cache(lambda: References(_reference_for(library)))
+    table: dict[Level, Callable[[], LevelResult]] = {
+        Level.SIGNATURE: lambda: signature.check(manifest, signature.import_ops(library.ops)),
+        Level.SHAPE: lambda: shape.check(manifest, references()),
+        Level.DTYPE: lambda: dtype.check(manifest, references()),
+        Level.BENCH: lambda: bench.check(manifest, library),
+    }
+    return [check() for level, check in table.items() if level in asked]
+
+
+def _reference_for(library: LibraryConfig) -> Callable[[WorkloadCall], Any]:
+    from kernelmark.harness.library import library_at
+    from kernelmark.manifest.levels.structure import NotRun
+
+    entries = library_at(library.root).entries
+
+    def reference_for(call: WorkloadCall) -> Any:
+        entry = entries.get(call.op)
+        if entry is None:
+            return NotRun(f"{call.op} has no entry in {library.cases}")
+        return getattr(entry.build(call), "reference", None)
+
+    return reference_for
+
+
+def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
+    if run is None:
+        return []
+    from kernelmark.manifest.levels import coverage
+    from kernelmark.records import read_run
+
+    return [coverage.check(load_manifest(library.manifest), read_run(run))]
+
+
+# --- rendering ------------------------------------------------------------------------------------
+
+
+def _write_result(result: LevelResult, library: LibraryConfig, *, err: bool = False) -> None:
+    """Write one line for the level, then one for each finding: errors before notes."""
+    outcome = f"{len(result.errors)} errors" if result.errors else "ok"
+    notes = f", {len(result.notes)} notes" if result.notes else ""
+    click.echo(f"{result.level:<10} {outcome:<10} {result.checked} {result.what}{notes}", err=err)
+    for finding in (*result.errors, *result.notes):
+        mark = "note: " if finding.severity is Severity.NOTE else ""
+        where = finding.where.removeprefix(f"{library.root}/")
+        click.echo(f"  {where}: {mark}{finding.message}", err=err)
+
+
+def _write_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def _write_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _dtypes(spec: OpSpec) -> str:
+    return "; ".join(f"{variable.name}: {', '.join(variable.allowed)}" for variable in spec.dtypes)
+
+
+def _summary(spec: OpSpec) -> dict[str, Any]:
+    return {
+        "op": spec.name,
+        "family": spec.family,
+        "summary": spec.summary,
+        "file": spec.place.path,
+        "line": spec.place.line,
+        "calls": len(list(spec.cases())),
+        "dtypes": {variable.name: list(variable.allowed) for variable in spec.dtypes},
+    }
+
+
+def _signature(spec: OpSpec) -> dict[str, Any]:
+    def tensor(decl: TensorDecl) -> dict[str, Any]:
+        shape = [expression.text for expression in decl.shape]
+        return {"name": decl.name, "dtype": decl.dtype, "shape": shape, "optional": decl.optional}
+
+    effects, roofline = spec.effects, spec.roofline
+    formulas = {"flops": roofline.flops, "bytes": roofline.bytes}
+    return {
+        "inputs": [tensor(decl) for decl in spec.inputs],
+        "outputs": [tensor(decl) for decl in spec.outputs],
+        "params": {
+            p.name: {"type": p.type, "default": p.default, "choices": list(p.choices)} for p in spec.params
+        },
+        "arguments": {name: expression.text for name, expression in spec.arguments.items()},
+        "effects": {
+            "mutates": list(effects.mutates),
+            "writes": list(effects.writes),
+            "aliases": dict(effects.aliases),
+        },
+        "roofline": {name: formula.text for name, formula in formulas.items() if formula}
+        | {k: v for k, v in (("compute", roofline.compute), ("function", roofline.function)) if v},
+    }
+
+
+def _call(call: WorkloadCall) -> dict[str, Any]:
+    work = call.roofline()
+    return {
+        "id": call.id,
+        "label": call.label,
+        "source": call.source,
+        "dtypes": call.dtypes,
+        "dims": call.dims,
+        "params": call.params,
+        "inputs": {
+            name: str(call.tensors[name]) if name in call.tensors else None for name in call.signature
+        },
+        "outputs": {name: str(tensor) for name, tensor in call.outputs.items()},
+        "arguments": call.arguments,
+        **work._asdict(),
+    }
+
+
+def _description(spec: OpSpec, calls: Sequence[dict[str, Any]]) -> Iterator[str]:
+    signature = _signature(spec)
+    yield f"{spec.name} ({spec.family})"
+    yield spec.summary
+    yield f"declared  {spec.place.path}:{spec.place.line}"
+    yield f"dtypes    {_dtypes(spec) or 'none'}"
+    for kind in ("inputs", "outputs"):
+        for tensor in signature[kind]:
+            optional = ", optional" if tensor["optional"] else ""
+            shape = ", ".join(tensor["shape"])
+            yield f"{kind:<9} {tensor['name']}: {tensor['dtype']}[{shape}]{optional}"
+    for name, param in signature["params"].items():
+        default = (
+            "given by each row" if param["default"] is None else f"default {json.dumps(param['default'])}"
+        )
+        choices = f", one of {', '.join(map(json.dumps, param['choices']))}" if param["choices"] else ""
+        yield f"params    {name}: {param['type']}, {default}{choices}"
+    for kind in ("arguments", "effects", "roofline"):
+        entries = (f"{name} = {_shown(value)}" for name, value in signature[kind].items() if value)
+        yield f"{kind:<9} {'; '.join(entries) or 'none'}"
+    for call in calls:
+        yield from ("", *_call_lines(call))
+
+
+def _call_lines(call: dict[str, Any]) -> Iterator[str]:
+    yield call["id"]
+    yield f"  source  {call['source']}"
+    for kind in ("inputs", "outputs"):
+        tensors = (f"{name} {tensor or 'not given'}" for name, tensor in call[kind].items())
+        yield f"  {kind:<7} {'; '.join(tensors) or 'none'}"
+    if call["params"]:
+        yield f"  params  {'; '.join(f'{name} = {json.dumps(value)}' for name, value in call['params'].items())}"
+    yield f"  work    {call['flops']:,} operations in {call['compute']}, {call['bytes']:,} bytes"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} of {target}" for name, target in value.items())
+    return ", ".join(value) if isinstance(value, list) else str(value)

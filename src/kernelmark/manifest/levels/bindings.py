@@ -1,0 +1,353 @@
+"""What the names in a Python file stand for, as far as its text says: imports, aliases, loops over literals.
+
+Follows scopes as Python does. A name that is bound to something unknown, or to two things, stands for
+what cannot be known (:data:`UNKNOWN`) rather than for a guess. Knows nothing of benchmarks.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["UNKNOWN", "FoundCall", "Scope", "calls_in"]
+
+UNKNOWN = ""
+"""Stands for a value whose dotted name cannot be told."""
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What a name was bound to, seen from ``scope``: a dotted name, a value, or an element of a value."""
+
+    scope: Scope
+    dotted: str | None = None
+    value: ast.expr | None = None
+    element_of: ast.expr | None = None
+    index: int | None = None
+    """Which item of the element, where a loop unpacks pairs."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """One module, function, class or comprehension, with what its names are bound to."""
+
+    parent: Scope | None = None
+    is_class: bool = False
+    is_comprehension: bool = False
+    bound: dict[str, list[_Bound]] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    outer: dict[str, Scope] = field(default_factory=dict)
+    """Names declared global or nonlocal, and the scope they belong to."""
+
+    def bind(self, name: str, bound: _Bound) -> None:
+        """Note that ``name`` is bound here, or in the scope it was declared to belong to."""
+        self.outer.get(name, self).bound.setdefault(name, []).append(bound)
+
+    def lookup(self, name: str) -> list[_Bound]:
+        """Give what ``name`` is bound to where Python would look: not in the class around a method."""
+        scope: Scope | None = self
+        while scope is not None:
+            owner = scope.outer.get(name, scope)
+            if name in owner.bound and not (scope.is_class and scope is not self):
+                return owner.bound[name]
+            scope = scope.parent
+        return []
+
+    def names(self, node: ast.expr) -> set[str]:
+        """Give the dotted names that ``node`` may stand for, :data:`UNKNOWN` for what cannot be told."""
+        return _Resolver().names(node, self)
+
+    @property
+    def module(self) -> Scope:
+        """The outermost scope."""
+        return self if self.parent is None else self.parent.module
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """One call in the file, with the scope it stands in."""
+
+    node: ast.Call
+    scope: Scope
+
+    @property
+    def callee(self) -> set[str]:
+        """The dotted names of what is called."""
+        return self.scope.names(self.node.func)
+
+
+def calls_in(tree: ast.Module, package: str) -> list[FoundCall]:
+    """Give every call of a file that can run, once all its bindings are known.
+
+    Args:
+        tree: The file.
+        package: The dotted name of the package it is in, for relative imports.
+    """
+    reader = _Reader(package)
+    reader.visit_all(tree.body)
+    return reader.calls
+
+
+class _Resolver:
+    """Follows one name to its ends; a name that leads back to itself stands for nothing known."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def names(self, node: ast.expr, scope: Scope) -> set[str]:
+        if id(node) in self._open:
+            return {UNKNOWN}
+        self._open.add(id(node))
+        try:
+            return self._of(node, scope)
+        finally:
+            self._open.discard(id(node))
+
+    def _of(self, node: ast.expr, scope: Scope) -> set[str]:
+        match node:
+            case ast.Name():
+                return self._name(node.id, scope)
+            case ast.Attribute():
+                return {f"{base}.{node.attr}" if base else UNKNOWN for base in self.names(node.value, scope)}
+            case ast.NamedExpr():
+                return self.names(node.value, scope)
+            case ast.IfExp():
+                return self.names(node.body, scope) | self.names(node.orelse, scope)
+        return {UNKNOWN}
+
+    def _name(self, name: str, scope: Scope) -> set[str]:
+        bound = scope.lookup(name)
+        if not bound:
+            stars = scope.module.stars
+            return {f"{stars[-1]}.{name}"} if stars else {UNKNOWN}
+        found: set[str] = set()
+        for one in bound:
+            found |= self._bound(one)
+        return found
+
+    def _bound(self, bound: _Bound) -> set[str]:
+        if bound.dotted is not None:
+            return {bound.dotted}
+        if bound.value is not None:
+            return self.names(bound.value, bound.scope)
+        if bound.element_of is None:
+            return {UNKNOWN}
+        found: set[str] = set()
+        for element, scope in self._elements(bound.element_of, bound.scope):
+            item = _item(element, bound.index)
+            found |= {UNKNOWN} if item is None else self.names(item, scope)
+        return found or {UNKNOWN}
+
+    def _elements(self, node: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
+        """Give the elements of a literal, or of a name that is bound to one."""
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            for element in node.elts:
+                if isinstance(element, ast.Starred):
+                    yield from self._elements(element.value, scope)
+                else:
+                    yield element, scope
+        elif isinstance(node, ast.Name) and id(node) not in self._open:
+            self._open.add(id(node))
+            for bound in scope.lookup(node.id):
+                if bound.value is not None:
+                    yield from self._elements(bound.value, bound.scope)
+                else:
+                    yield node, scope  # not a literal: an element that leads nowhere
+            self._open.discard(id(node))
+        else:
+            yield ast.Constant(None), scope
+
+
+def _item(element: ast.expr, index: int | None) -> ast.expr | None:
+    if index is None:
+        return element
+    if isinstance(element, ast.Tuple | ast.List) and index < len(element.elts):
+        return element.elts[index]
+    return None
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks a file once, noting bindings and calls; code that can never run is left out."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.scope = Scope()
+        self.calls: list[FoundCall] = []
+
+    def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.calls.append(FoundCall(node, self.scope))
+        self.generic_visit(node)
+
+    # --- what binds names
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self._bind(name, dotted=alias.name if alias.asname else name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = self._absolute(node)
+        for alias in node.names:
+            if alias.name == "*":
+                self.scope.stars.append(module)
+            else:
+                self._bind(alias.asname or alias.name, dotted=f"{module}.{alias.name}")
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self._assign(target, node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self._assign(node.target, node.value)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        scope = self.scope
+        while scope.is_comprehension and scope.parent is not None:
+            scope = scope.parent
+        scope.bind(node.target.id, _Bound(self.scope, value=node.value))
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self._loop(node.target, node.iter, self.scope)
+        self.visit_all([*node.body, *node.orelse])
+
+    visit_AsyncFor = visit_For  # noqa: N815 - ast's own naming
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):  # with ... as x, x += 1: bound to what this does not follow
+            self._bind(node.id)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self._bind(node.name)
+        self.generic_visit(node)
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.scope.outer.update(dict.fromkeys(node.names, self.scope.module))
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        for name in node.names:
+            scope = self.scope.parent
+            while scope is not None and (scope.is_class or name not in scope.bound):
+                scope = scope.parent
+            if scope is not None:
+                self.scope.outer[name] = scope
+
+    # --- what opens a scope
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        if not isinstance(node, ast.Lambda):
+            self._bind(node.name)
+            self.visit_all(node.decorator_list)
+        arguments = node.args
+        self.visit_all([*arguments.defaults, *arguments.kw_defaults])
+        outside, self.scope = self.scope, Scope(self.scope)
+        every = [
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ]
+        for argument in every:
+            if argument is not None:
+                self._bind(argument.arg)
+        self.visit_all([node.body] if isinstance(node, ast.Lambda) else node.body)
+        self.scope = outside
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - ast's own naming
+    visit_Lambda = visit_FunctionDef  # noqa: N815
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._bind(node.name)
+        self.visit_all([*node.decorator_list, *node.bases, *node.keywords])
+        outside, self.scope = self.scope, Scope(self.scope, is_class=True)
+        self.visit_all(node.body)
+        self.scope = outside
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        outside, inside = self.scope, Scope(self.scope, is_comprehension=True)
+        for i, part in enumerate(node.generators):
+            self.scope = outside if i == 0 else inside
+            self.visit(part.iter)
+            inside_iter = self.scope
+            self.scope = inside
+            self._loop(part.target, part.iter, inside_iter)
+            self.visit_all(part.ifs)
+        self.scope = inside
+        self.visit_all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
+        self.scope = outside
+
+    visit_SetComp = visit_ListComp  # noqa: N815 - ast's own naming
+    visit_DictComp = visit_ListComp  # noqa: N815
+    visit_GeneratorExp = visit_ListComp  # noqa: N815
+
+    # --- what can never run
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        runs = _constant(node.test)
+        self.visit_all([] if runs is False else node.body)
+        self.visit_all([] if runs is True else node.orelse)
+
+    def visit_While(self, node: ast.While) -> None:
+        self.visit(node.test)
+        self.visit_all([] if _constant(node.test) is False else node.body)
+        self.visit_all(node.orelse)
+
+    # --- shared
+
+    def _bind(self, name: str, *, dotted: str | None = None, value: ast.expr | None = None) -> None:
+        self.scope.bind(name, _Bound(self.scope, dotted=dotted, value=value))
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        match target, value:
+            case ast.Name(), ast.Constant(value=None):
+                pass  # what a failed import leaves; the other binding is the one that can be called
+            case ast.Name(), _:
+                self._bind(target.id, value=value)
+            case ((ast.Tuple() | ast.List()), (ast.Tuple() | ast.List())) if len(target.elts) == len(
+                value.elts
+            ):
+                for one, its_value in zip(target.elts, value.elts, strict=True):
+                    self._assign(one, its_value)
+            case _:
+                self.visit(target)
+
+    def _loop(self, target: ast.expr, over: ast.expr, scope: Scope) -> None:
+        targets = enumerate(target.elts) if isinstance(target, ast.Tuple | ast.List) else [(None, target)]
+        for index, one in targets:
+            if isinstance(one, ast.Name):
+                self.scope.bind(one.id, _Bound(scope, element_of=over, index=index))
+            else:
+                self.visit(one)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".")
+        above = parts[: len(parts) - node.level + 1]
+        return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def _constant(test: ast.expr) -> bool | None:
+    """Say how a test comes out, where the text alone tells."""
+    match test:
+        case ast.Constant():
+            return bool(test.value)
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+            return False
+    return None

@@ -1,0 +1,134 @@
+"""Level ``signature``: the op classes are there, and take what the manifest says.
+
+Looks at signatures only; no op is constructed and nothing is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from inspect import Parameter
+from types import ModuleType
+
+from kernelmark.errors import ConfigError
+from kernelmark.manifest.levels.finding import Finding, Level, LevelResult
+from kernelmark.manifest.near import listing, suggestion
+from kernelmark.manifest.spec import Manifest, OpSpec
+
+__all__ = ["check", "import_ops"]
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def import_ops(name: str) -> ModuleType:
+    """Import the module of op classes.
+
+    Raises:
+        ConfigError: there is no such module; what goes wrong inside it propagates.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(f"[tool.kernelmark] ops = {name!r}: there is no module {error.name!r}") from error
+
+
+def check(manifest: Manifest, ops: ModuleType) -> LevelResult:
+    """Compare every op with its class, and the module's classes with the manifest."""
+    findings = [finding for spec in manifest.ops.values() for finding in _op(spec, ops)]
+    findings += _undeclared(manifest, ops)
+    return LevelResult(Level.SIGNATURE, len(manifest.ops), "ops", tuple(findings))
+
+
+def _op(spec: OpSpec, ops: ModuleType) -> Iterator[Finding]:
+    found = getattr(ops, spec.name, None)
+    if not isinstance(found, type):
+        hint = suggestion(spec.name, _op_classes(ops), there_are="op classes there")
+        yield _finding(spec, "", f"{ops.__name__} has no class {spec.name!r}; {hint}")
+        return
+    for message in _constructor(spec, found):
+        yield _finding(spec, ".arguments", message)
+    for message in _call(spec, found):
+        yield _finding(spec, ".inputs", message)
+
+
+def _constructor(spec: OpSpec, op: type) -> Iterator[str]:
+    parameters = inspect.signature(op).parameters.values()
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    takes = [p.name for p in parameters if p.kind in named]
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    for name in spec.arguments:
+        if name not in takes and not takes_any:
+            yield f"{op.__name__}() takes no {name!r}; {suggestion(name, takes, there_are='it takes')}"
+    for parameter in parameters:
+        if not _is_needed(parameter):
+            continue
+        if parameter.kind is Parameter.POSITIONAL_ONLY:
+            yield f"{op.__name__}() takes {parameter.name!r} by position only; arguments are passed by name"
+        elif parameter.name not in spec.arguments:
+            yield f"{op.__name__}() needs {parameter.name!r}, which 'arguments' does not give"
+
+
+def _call(spec: OpSpec, op: type) -> Iterator[str]:
+    """Compare the parameters of the call with the inputs: same names, same order."""
+    method, parameters = _called(op)
+    what = f"{op.__name__}.{method}"
+    if parameters is None:
+        yield f"{what} is missing, so the op cannot be called"
+        return
+    if any(p.kind is Parameter.VAR_POSITIONAL for p in parameters):
+        yield f"{what} takes *args, so its inputs have no names to compare; write them out"
+        return
+    wanted = [decl.name for decl in spec.inputs]
+    takes = [p.name for p in parameters if p.kind in _POSITIONAL]
+    if takes != wanted:
+        yield f"{what} takes ({listing(takes)}), the manifest says ({listing(wanted)})"
+    for parameter in parameters:
+        if parameter.kind is Parameter.KEYWORD_ONLY and _is_needed(parameter):
+            yield f"{what} needs {parameter.name!r} by name; inputs are passed by position"
+
+
+def _called(op: type) -> tuple[str, list[Parameter] | None]:
+    """Give the method that names what a call takes: ``forward`` where ``__call__`` passes ``*args`` on."""
+    if not any("__call__" in vars(base) for base in op.__mro__):
+        return "__call__", None
+    parameters = _parameters(op, "__call__")
+    passes_on = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
+    if passes_on and callable(getattr(op, "forward", None)):
+        return "forward", _parameters(op, "forward")
+    return "__call__", parameters
+
+
+def _parameters(op: type, method: str) -> list[Parameter]:
+    return list(inspect.signature(getattr(op, method)).parameters.values())[1:]  # after self
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    collects = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return parameter.default is Parameter.empty and not collects
+
+
+def _undeclared(manifest: Manifest, ops: ModuleType) -> Iterator[Finding]:
+    for name in _op_classes(ops):
+        if name not in manifest.ops:
+            message = f"class {name} is not in the manifest; declare it there, or let its name not end in Op"
+            yield Finding(Level.SIGNATURE, ops.__name__, message)
+
+
+def _op_classes(ops: ModuleType) -> list[str]:
+    """List the public concrete classes ending in Op that the module, or a module below it, defines."""
+    found = []
+    for name in dir(ops):
+        if not name.endswith("Op") or name.startswith("_") or name == "Op":
+            continue
+        value = getattr(ops, name)
+        own = isinstance(value, type) and f"{value.__module__}.".startswith(f"{ops.__name__}.")
+        if own and not inspect.isabstract(value):
+            found.append(name)
+    return found
+
+
+def _finding(spec: OpSpec, field: str, message: str) -> Finding:
+    return Finding(Level.SIGNATURE, f"{spec.place}{field}", message)
