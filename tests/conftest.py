@@ -7,6 +7,9 @@ import os
 import pytest
 from hypothesis import settings
 
+# Projects that tests run as a user would, benchmarks among them; they are no tests of this one.
+collect_ignore = ["data"]
+
 # In CI the same examples every time, so that a red run can be run again; at a desk new ones, so that more is
 # tried. No deadline: a shared machine stalls. No database: a test leaves nothing behind.
 settings.register_profile("kernelmark", deadline=None, database=None, derandomize="CI" in os.environ)
