@@ -35,7 +35,9 @@ class Device(Protocol):
     default_timer: str
     """Name of the timer that is used where none is asked for."""
 
-    def describe(self) -> DeviceRecord: ...
+    def describe(self) -> DeviceRecord:
+        """Say what this device is, as far as it can be told."""
+        ...
 
     def synchronize(self) -> None:
         """Wait for everything queued; raises the device's own error if something failed."""
@@ -56,7 +58,13 @@ class Device(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes:
-    """Sizes in bytes by level, such as ``{"L1d": 49152, "L2": 2097152, "L3": 503316480}``; and the last one."""
+    """The data caches that a process can reach, in bytes."""
 
     by_level: dict[str, int]
+    """One cache of each level, such as ``{"L1d": 49152, "L2": 2097152, "L3": 503316480}``."""
     last_level: int
+    """All caches of the last level together; a processor of several dies has several of them."""
+    private_total: int = 0
+    """All caches nearer to the cores, together."""
+    source: str = ""
+    """Where the sizes come from, in words."""
