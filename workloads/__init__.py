@@ -1,0 +1,1 @@
+"""Inputs, reference and verification of each op of the library; what benchmarks and tests share."""
