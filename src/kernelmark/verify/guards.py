@@ -1,0 +1,236 @@
+"""Protects the inputs that all implementations share: what they were, whether they still are, and back again.
+
+Whole memory blocks are kept, not tensors, so that aliases, views and expanded tensors come back bit for bit,
+with the bytes that no view shows. The price is one copy of every block, on its own device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelmark.errors import UsageError
+from kernelmark.verify.elements import bits, pieces
+from kernelmark.verify.structure import leaves, unreal
+
+__all__ = ["InputGuard"]
+
+_BYTES_AT_A_TIME = 1 << 26
+"""Memory compared at a time; the comparison's own intermediate is an eighth of it."""
+
+
+class InputGuard:
+    """A snapshot of every tensor in ``tensors``, made when it is built.
+
+    Args:
+        tensors: A mapping from names to tensors, or the arguments of a call; containers in it are followed,
+            and what is no tensor is left alone.
+
+    Raises:
+        UsageError: a tensor that has no plain memory: sparse, quantised, nested, or of a subclass.
+    """
+
+    __slots__ = ("_blocks", "_containers", "_held")
+
+    def __init__(self, tensors: Any) -> None:
+        found = [leaf for leaf in _named(tensors) if isinstance(leaf[1], torch.Tensor)]
+        for name, tensor in found:
+            reason = unreal(tensor)
+            if reason is not None:
+                raise UsageError(f"{name} {reason}; inputs of this kind cannot be kept and restored")
+        self._blocks: dict[tuple[str, int, int], _Block] = {}
+        self._held = [_Held.take(name, tensor, self._block(tensor)) for name, tensor in found]
+        self._containers = list(_mutable_containers(tensors, "inputs"))
+
+    def changed(self) -> list[str]:
+        """Say what differs from the snapshot, bit by bit; empty where nothing does.
+
+        A tensor is named where elements that it shows differ, or where it was given another shape, other
+        strides or other memory. Bytes that no tensor shows are reported by the tensors that share the block.
+        """
+        report = [f"{c.name} (its entries were replaced)" for c in self._containers if c.changed()]
+        moved = [held for held in self._held if held.changed_form()]
+        report += [f"{held.name} (its shape, strides, dtype, memory or requires_grad)" for held in moved]
+        for block in self._blocks.values():
+            if block.intact():
+                continue
+            owners = [held for held in self._held if held.block is block]
+            names = [held.name for held in owners if not held.same_elements()]
+            if names:
+                report += [name for name in names if name not in report]
+            elif not any(held in moved for held in owners):
+                report.append(f"memory beside what {' and '.join(h.name for h in owners)} shows of it")
+        return report
+
+    def restore(self) -> None:
+        """Put everything back in place: the same tensors, at the same addresses, hold the same bits."""
+        for block in self._blocks.values():
+            block.restore()
+        for held in self._held:
+            held.restore_form()
+        for container in self._containers:
+            container.restore()
+
+    def _block(self, tensor: torch.Tensor) -> _Block:
+        storage = tensor.untyped_storage()
+        key = (str(tensor.device), storage.data_ptr(), storage.nbytes())
+        if key not in self._blocks:
+            self._blocks[key] = _Block.take(storage, tensor.device)
+        return self._blocks[key]
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """One block of memory and a copy of it."""
+
+    storage: torch.UntypedStorage
+    size: int
+    saved: torch.Tensor
+
+    @classmethod
+    def take(cls, storage: torch.UntypedStorage, device: torch.device) -> _Block:
+        return cls(storage, storage.nbytes(), _as_bytes(storage, device).clone())
+
+    def intact(self) -> bool:
+        if self.storage.nbytes() != self.size:
+            return False
+        now = _as_bytes(self.storage, self.saved.device)
+        return all(
+            torch.equal(
+                _as_words(now[at : at + _BYTES_AT_A_TIME]), _as_words(self.saved[at : at + _BYTES_AT_A_TIME])
+            )
+            for at in range(0, self.size, _BYTES_AT_A_TIME)
+        )
+
+    def restore(self) -> None:
+        if self.storage.nbytes() != self.size:
+            self.storage.resize_(self.size)
+        _as_bytes(self.storage, self.saved.device).copy_(self.saved)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """One tensor: its name, its form, and the block it shows a part of."""
+
+    name: str
+    tensor: torch.Tensor
+    form: tuple[Any, ...]
+    original: torch.Tensor
+    """Shares the tensor's memory and keeps its form, whatever is done to the tensor itself."""
+    gradient: torch.Tensor | None
+    block: _Block
+
+    @classmethod
+    def take(cls, name: str, tensor: torch.Tensor, block: _Block) -> _Held:
+        gradient = tensor.grad if tensor.is_leaf else None
+        return cls(name, tensor, _form(tensor), tensor.detach(), gradient, block)
+
+    def changed_form(self) -> bool:
+        return _form(self.tensor) != self.form
+
+    def same_elements(self) -> bool:
+        """Whether the elements that the original form shows are as they were; False where they are gone."""
+        if self.block.storage.nbytes() < self.block.size:
+            return False
+        now, then = (
+            _view(memory, self.original)
+            for memory in (self.block.storage, self.block.saved.untyped_storage())
+        )
+        return all(torch.equal(bits(a), bits(b)) for _, (a, b) in pieces(now, then))
+
+    def restore_form(self) -> None:
+        if self.changed_form():
+            self.tensor.data = self.original
+            self._restore_requires_grad()
+        if self.tensor.is_leaf and self.tensor.grad is not self.gradient:
+            # a gradient left behind would be added to by the next implementation, at its cost
+            self.tensor.grad = self.gradient
+
+    def _restore_requires_grad(self) -> None:
+        wanted = self.form[-1]
+        if self.tensor.requires_grad == wanted:
+            return
+        # torch refuses to detach a view in place; its bits are back, and changed() has reported it
+        with contextlib.suppress(RuntimeError):
+            self.tensor.detach_().requires_grad_(wanted)
+
+
+@dataclass(slots=True, eq=False)
+class _Container:
+    """A list or dict among the arguments, and what stood in it."""
+
+    name: str
+    container: Any
+    entries: Any
+
+    def changed(self) -> bool:
+        now = self.container
+        if len(now) != len(self.entries):
+            return True
+        if isinstance(now, dict):
+            return any(now.get(key, self) is not item for key, item in self.entries.items())
+        return any(a is not b for a, b in zip(now, self.entries, strict=True))
+
+    def restore(self) -> None:
+        if not self.changed():
+            return
+        if isinstance(self.container, dict):
+            self.container.clear()
+            self.container.update(self.entries)
+        else:
+            self.container[:] = self.entries
+
+
+def _named(tensors: Any) -> Iterator[tuple[str, Any]]:
+    """Walk all leaves; an argument of a mapping is called by its own name."""
+    if isinstance(tensors, dict):
+        for name, value in tensors.items():
+            yield from ((leaf.name, leaf.value) for leaf in leaves(value, str(name)))
+    else:
+        yield from ((leaf.name, leaf.value) for leaf in leaves(tensors, "inputs"))
+
+
+def _mutable_containers(value: Any, name: str) -> Iterator[_Container]:
+    if isinstance(value, dict):
+        yield _Container(name, value, dict(value))
+        entries: Any = value.items()
+    elif isinstance(value, list):
+        yield _Container(name, value, list(value))
+        entries = enumerate(value)
+    elif isinstance(value, tuple):
+        entries = enumerate(value)
+    else:
+        return
+    for key, item in entries:
+        yield from _mutable_containers(item, f"{name}[{key!r}]")
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (
+        tensor.untyped_storage().data_ptr(),
+        tensor.storage_offset(),
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.dtype,
+        tensor.is_conj(),
+        tensor.is_neg(),
+        tensor.requires_grad,
+    )
+
+
+def _view(memory: torch.UntypedStorage, like: torch.Tensor) -> torch.Tensor:
+    view = torch.empty(0, dtype=like.dtype, device=like.device)
+    return view.set_(memory, like.storage_offset(), like.shape, like.stride())
+
+
+def _as_bytes(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+
+
+def _as_words(data: torch.Tensor) -> torch.Tensor:
+    """View bytes as 64-bit words where they divide into them: an eighth of the work to compare."""
+    return data.view(torch.int64) if data.numel() % 8 == 0 and data.storage_offset() % 8 == 0 else data
