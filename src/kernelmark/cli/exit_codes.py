@@ -1,21 +1,51 @@
-"""What the exit code of ``kernelmark`` says."""
+"""What a command's exit code means, and which error leads to which; one table for all commands."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ExitCode"]
+from kernelmark.errors import (
+    KernelmarkError,
+    RecordError,
+    TimingError,
+    UnavailableError,
+    UsageError,
+    VerificationError,
+)
+
+__all__ = ["ExitCode", "exit_code_for"]
 
 
 class ExitCode(IntEnum):
-    """The exit codes, the same for every command."""
+    """How a command ended."""
 
     OK = 0
     FAILED = 1
-    """A check, a gate or a finding failed."""
+    """Something was found to be wrong: an answer, a reading, a manifest."""
     USAGE = 2
-    """What was asked for cannot be done as asked: an option, a manifest, a configuration."""
+    """Nothing could be run as it was asked for."""
     ENVIRONMENT = 3
-    """This machine lacks something, or a stored run cannot be read or written."""
+    """This machine lacks something, or a file cannot be read or written."""
     CRASHED = 4
-    """Something that kernelmark did not expect."""
+    """What was run died: its process crashed, hung, or was killed."""
+    BUG = 70
+    """kernelmark itself went wrong; the traceback is on stderr."""
+    INTERRUPTED = 130
+    """Stopped from the keyboard, as shells number it."""
+    PIPE_CLOSED = 141
+    """Whoever read the output stopped reading, as shells number it."""
+
+
+_BY_ERROR: dict[type[KernelmarkError], ExitCode] = {
+    UsageError: ExitCode.USAGE,
+    UnavailableError: ExitCode.ENVIRONMENT,
+    RecordError: ExitCode.ENVIRONMENT,
+    VerificationError: ExitCode.FAILED,
+    TimingError: ExitCode.FAILED,
+    KernelmarkError: ExitCode.FAILED,
+}
+
+
+def exit_code_for(error: KernelmarkError) -> ExitCode:
+    """Give the exit code of ``error``: that of the nearest class in the table."""
+    return next(_BY_ERROR[each] for each in type(error).__mro__ if each in _BY_ERROR)

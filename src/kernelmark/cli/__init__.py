@@ -1,0 +1,140 @@
+"""The command ``kernelmark``: finds the subcommand, and turns what it raises into a message and an exit code.
+
+A subcommand's module is imported when it is called or asked for its own help, so that ``kernelmark --help``
+imports nothing but click. A subcommand raises, and leaves printing errors and exiting to this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from kernelmark.cli.exit_codes import ExitCode, exit_code_for
+from kernelmark.errors import KernelmarkError
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where a subcommand is found, and its line in the list of subcommands."""
+
+    module: str
+    name: str
+    help: str
+
+    def load(self) -> click.Command:
+        return getattr(importlib.import_module(self.module), self.name)
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+"""A full, read-only or broken disk below stdout, or wherever a command writes: no bug of this program."""
+
+_COMMANDS = {
+    "ops": _Target("kernelmark.cli.ops", "ops", "List, show and validate the ops of a library's manifest."),
+    "report": _Target("kernelmark.cli.report", "report", "Render a stored run again."),
+}
+
+
+class _Program(click.Group):
+    """A group that loads its commands late and has this program's exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = _COMMANDS.get(cmd_name)
+        return target.load() if target else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, target.help) for name, target in _COMMANDS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the program and exit with its code; with ``standalone_mode`` off, click's own behaviour."""
+        prog_name = prog_name or "kernelmark"
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        _never_fail_on_a_character()
+        arguments = list(sys.argv[1:] if args is None else args)
+        self._main_shell_completion(extra, prog_name, complete_var)
+        sys.exit(_run(self, arguments, prog_name, extra))
+
+
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kernelmark", prog_name="kernelmark")
+@click.option(
+    "--debug",
+    is_flag=True,
+    envvar="KERNELMARK_DEBUG",
+    help="Show the traceback of an error; the same with KERNELMARK_DEBUG=1.",
+)
+def main(debug: bool) -> None:
+    """Check compute kernels, time them fairly, and say how sure the result is."""
+
+
+def _run(program: _Program, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> int:
+    context, code = None, int(ExitCode.OK)
+    try:
+        try:
+            with program.make_context(prog_name, arguments, **extra) as context:
+                program.invoke(context)
+        except click.exceptions.Exit as end:
+            code = end.exit_code
+        sys.stdout.flush()  # here, where a closed pipe or a full disk still has an exit code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except KernelmarkError as error:
+        if context is not None and context.params["debug"]:
+            traceback.print_exc()
+        click.echo(f"error: {error}", err=True)
+        return exit_code_for(error)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _undelivered(ExitCode.PIPE_CLOSED)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            return _bug()
+        click.echo(f"error: {error.strerror}; free some space, or write elsewhere", err=True)
+        return _undelivered(ExitCode.ENVIRONMENT)
+    except Exception:  # noqa: BLE001 - the outermost frame: a bug gets its own exit code
+        return _bug()
+    return code
+
+
+def _bug() -> ExitCode:
+    traceback.print_exc()
+    click.echo("this is a bug in kernelmark; please report it with the traceback above", err=True)
+    return ExitCode.BUG
+
+
+def _undelivered(code: ExitCode) -> ExitCode:
+    """Give ``code``, and let the interpreter's own last flush go nowhere: it would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _never_fail_on_a_character() -> None:
+    """Write a question mark for what the terminal's encoding lacks: half of the symbols in ISO 8859-1."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")

@@ -1,0 +1,194 @@
+"""Shows rows on a terminal: one table per op, the cases as headings, the notes under their case.
+
+A narrow terminal loses columns from the least to the most important; name, check, device busy and ratio
+always stay. Nothing is told by colour alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column as RichColumn
+from rich.table import Table
+from rich.text import Text
+
+from kernelmark.records import Check, Role, Row, StoredRun
+from kernelmark.report.columns import CHECK_MARKS, NOTES, Column, filled_columns
+from kernelmark.report.facts import run_facts
+from kernelmark.report.groups import CaseRows, OpRows, by_op
+from kernelmark.report.notes import row_notes
+from kernelmark.report.params import param_texts
+from kernelmark.report.plain import one_line, visible
+from kernelmark.report.remarks import check_counts, remarks
+
+__all__ = ["console_report", "console_table", "console_text", "plain_text"]
+
+_GAP = 2
+_INDENT = 2
+_NO_LIMIT = 10_000
+_FOLDS = {"ratio": 20, "implementation": 8, "check": 13}
+"""Columns that fold where a terminal is too narrow for what is always shown, and down to what width."""
+
+_CHECK_STYLES = {
+    Check.VERIFIED: "green",
+    Check.PARTIAL: "green",
+    Check.CUSTOM: "green",
+    Check.UNVERIFIED: "bold yellow",
+    Check.NONCOMPARABLE: "bold yellow",
+    Check.FAILED: "bold red",
+    Check.UNAVAILABLE: "dim",
+}
+_VERDICT_STYLES = {"faster": "green", "slower": "red"}
+
+
+def console_table(rows: Iterable[Row], width: int | None = None) -> RenderableType:
+    """Lay ``rows`` out for a terminal of ``width`` columns; without a width nothing is dropped."""
+    ops = by_op(rows)
+    if not ops:
+        return Text("no rows")
+    parts: list[RenderableType] = []
+    for op in ops:
+        parts += [*_op(op, width), Text()]
+    return Group(*parts[:-1])
+
+
+def console_report(run: StoredRun, width: int | None = None) -> RenderableType:
+    """Lay out a whole run: how it was made, its rows, what they mean, and what makes them suspicious."""
+    facts = Table.grid(padding=(0, _GAP))
+    for label, text in run_facts(run):
+        facts.add_row(Text(label, style="dim"), Text(one_line(text)))
+    return Group(facts, Text(), console_table(run.rows, width), Text(), *_closing(run))
+
+
+def console_text(rows: Iterable[Row], width: int | None = None) -> str:
+    """Write ``rows`` as :func:`console_table` lays them out, without colour."""
+    return plain_text(console_table(rows, width), width)
+
+
+def plain_text(renderable: RenderableType, width: int | None = None) -> str:
+    """Write what a terminal without colour would show, without trailing blanks."""
+    stream = io.StringIO()
+    console = Console(
+        file=stream, width=width or _NO_LIMIT, color_system=None, force_terminal=False, legacy_windows=False
+    )
+    console.print(renderable, soft_wrap=False)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def _op(op: OpRows, width: int | None) -> Iterator[RenderableType]:
+    columns = [column for column in filled_columns(op.rows) if column is not NOTES]
+    columns, widths = _fit(columns, op, width)
+    if op.op is not None:
+        yield Text(visible(op.op), style="bold underline")
+    for number, case in enumerate(op.cases):
+        yield _case_heading(case)
+        yield Padding(_case_table(case, columns, widths, show_header=number == 0), (0, 0, 0, _INDENT))
+        yield from (Padding(note, (0, 0, 0, 2 * _INDENT)) for note in _notes(case))
+
+
+def _fit(columns: list[Column], op: OpRows, limit: int | None) -> tuple[list[Column], dict[str, int]]:
+    """Drop columns until the rest fits in ``limit``; the widths hold for all cases of the op."""
+    widths = {
+        column.key: max(
+            _heading_width(column.heading),
+            *(cell_len(column.text(row, case.scale)) for case in op.cases for row in case.rows),
+        )
+        for column in columns
+    }
+    while limit is not None and _total(columns, widths) > limit:
+        least = max(columns, key=lambda column: column.drop)
+        if not least.drop:
+            break
+        columns = [column for column in columns if column is not least]
+    return columns, widths if limit is None else _squeeze(columns, widths, limit)
+
+
+def _squeeze(columns: list[Column], widths: dict[str, int], limit: int) -> dict[str, int]:
+    """Narrow the columns that may fold until the table fits, if it can; numbers are never folded."""
+    narrow = dict(widths)
+    for key, least in _FOLDS.items():
+        excess = _total(columns, narrow) - limit
+        if excess > 0 and narrow.get(key, 0) > least:
+            narrow[key] = max(least, narrow[key] - excess)
+    return narrow
+
+
+def _total(columns: list[Column], widths: dict[str, int]) -> int:
+    return _INDENT + sum(widths[column.key] + _GAP for column in columns) - _GAP
+
+
+def _heading_width(heading: str) -> int:
+    """Give the smallest width at which the heading takes at most two lines."""
+    words = heading.split()
+    splits = [(" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(len(words))]
+    return min(max(cell_len(first), cell_len(second)) for first, second in splits)
+
+
+def _case_heading(case: CaseRows) -> Text:
+    heading = Text(visible(case.case), style="bold")
+    params = param_texts(case.params)
+    if params:
+        heading.append(
+            "  " + ", ".join(f"{name}={value}" for name, value in params.items()), style="not bold dim"
+        )
+    return heading
+
+
+def _case_table(
+    case: CaseRows, columns: Sequence[Column], widths: dict[str, int], *, show_header: bool
+) -> Table:
+    table = Table(
+        *(
+            RichColumn(
+                Text(column.heading, style="dim"),
+                justify=column.align.value,
+                width=widths[column.key],
+                overflow="fold",
+            )
+            for column in columns
+        ),
+        box=None,
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        show_header=show_header,
+        header_style="",
+    )
+    for row in case.rows:
+        table.add_row(*(Text(column.text(row, case.scale), style=_style(column, row)) for column in columns))
+    return table
+
+
+def _style(column: Column, row: Row) -> str:
+    if column.key == "check":
+        return _CHECK_STYLES[row.check]
+    if column.key == "ratio" and row.ratio is not None:
+        return _VERDICT_STYLES.get(row.ratio.verdict, "")
+    if column.key == "implementation" and row.role is Role.OURS:
+        return "bold"
+    return ""
+
+
+def _notes(case: CaseRows) -> Iterator[Text]:
+    """Give each note once, with the names of all implementations that it is about."""
+    names: dict[str, dict[str, None]] = {}
+    for row in case.rows:
+        for note in row_notes(row):
+            names.setdefault(note, {})[visible(row.implementation)] = None
+    for note, about in names.items():
+        yield Text.assemble((f"{', '.join(about)}: ", "dim"), note)
+
+
+def _closing(run: StoredRun) -> Iterator[Text]:
+    counts = check_counts(run.rows)
+    if counts:
+        yield Text(f"{len(run.rows)} rows: " + ", ".join(f"{n} {check}" for check, n in counts.items()))
+    if any(row.timing for row in run.rows if row.check in CHECK_MARKS):
+        yield Text("! timed, but nothing vouches for its answers: it has no ratio")
+    if any(row.ratio for row in run.rows):
+        yield Text("ratio: baseline time over our time, so above 1 ours is faster")
+    for remark in remarks(run):
+        yield Text.assemble(("look here", "bold yellow"), f" {remark.subject}: {remark.text}")

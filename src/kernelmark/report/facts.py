@@ -1,0 +1,91 @@
+"""What a run's header says, as a short list of labelled sentences."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from kernelmark.records import Cache, DeviceRecord, Environment, ProbeReading, Protocol, StoredRun
+from kernelmark.units import format_bytes, format_time, significant
+
+__all__ = ["device_text", "run_facts"]
+
+_CACHES = {
+    Cache.COLD: "cold: evicted before every timed call",
+    Cache.WARM: "warm: as the call before left them",
+}
+
+
+def run_facts(run: StoredRun) -> tuple[tuple[str, str], ...]:
+    """Give label and text of everything a reader must know about how ``run`` was made."""
+    return tuple((label, text) for label, text in _facts(run) if text)
+
+
+def device_text(device: DeviceRecord) -> str:
+    """Describe a device in one line."""
+    place = device.kind if device.index is None else f"{device.kind}:{device.index}"
+    parts = [
+        place,
+        _counted(device.cores, "core"),
+        _counted(device.threads, "thread"),
+        f"capability {device.capability}" if device.capability else "",
+        f"driver {device.driver}" if device.driver else "",
+        f"{format_bytes(device.memory_bytes)} of memory" if device.memory_bytes else "",
+        *(f"{level} {format_bytes(size)}" for level, size in device.cache_bytes.items()),
+        *(f"{name} {text}" for name, text in device.details.items()),
+    ]
+    return f"{device.name} ({', '.join(filter(None, parts))})"
+
+
+def _facts(run: StoredRun) -> Iterator[tuple[str, str]]:
+    header = run.header
+    yield "Device", device_text(header.device)
+    yield "Software", _software(header.environment)
+    yield "Platform", header.environment.platform
+    yield "Revision", _revision(header.environment)
+    yield "Protocol", _protocol(header.protocol)
+    if not header.protocol.verify_only:
+        yield "Timer", header.protocol.timer
+        yield "Caches", _CACHES[header.protocol.cache]
+    if header.probe is not None:
+        yield "Cache probe", _probe(header.probe)
+    yield "Run", header.run
+    yield "Time", f"{header.started} to {run.end.ended}" if run.end else header.started
+    yield "Command", shlex.join(header.command)
+
+
+def _software(environment: Environment) -> str:
+    versions = {"kernelmark": environment.kernelmark, "Python": environment.python, **environment.libraries}
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _revision(environment: Environment) -> str:
+    if environment.git_revision is None:
+        return "not under git"
+    state = {True: " with uncommitted changes", False: "", None: " (state unknown)"}[environment.git_dirty]
+    return f"{environment.git_revision[:12]}{state}"
+
+
+def _protocol(protocol: Protocol) -> str:
+    if protocol.verify_only:
+        return "Checks only; nothing was timed."
+    blocks = "one block" if protocol.blocks == 1 else f"{protocol.blocks} blocks"
+    counts = f"{protocol.min_count} to {protocol.max_count} samples"
+    before = "its reset and a flush of the caches" if protocol.cache is Cache.COLD else "its reset"
+    return (
+        f"Every implementation was timed in {blocks} of A B C … C B A, each timed call after {before}:"
+        f" {significant(protocol.sample_ms, 3)} ms of samples ({counts})"
+        f" after {significant(protocol.warmup_ms, 3)} ms of warm-up."
+    )
+
+
+def _probe(probe: ProbeReading) -> str:
+    return (
+        f"reading {format_bytes(probe.size_bytes)} took {format_time(probe.warm_ns)} warm and"
+        f" {format_time(probe.cold_ns)} after the flush of {format_bytes(probe.flush_bytes)}:"
+        f" {probe.ratio:.2f} times as long"
+    )
+
+
+def _counted(number: int | None, thing: str) -> str:
+    return "" if number is None else f"{number} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,66 @@
+"""The sentences that belong to one row: why its check is what it is, and what to know about its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernelmark.records import Check, OutputCheck, Row, Timing
+from kernelmark.report.plain import one_line
+from kernelmark.units import format_time, significant
+
+__all__ = ["DRIFT_LIMIT", "error_text", "row_notes"]
+
+DRIFT_LIMIT = 0.05
+"""A change between the halves of the passes beyond which the median describes neither half."""
+
+
+def row_notes(row: Row) -> tuple[str, ...]:
+    """Give the notes of a row, each in one line and none twice, the reason for its check first."""
+    notes = [*_reason(row), *row.notes]
+    if row.timing is not None:
+        notes += _timing_notes(row.timing)
+    if row.ratio is not None and row.ratio.low is None:
+        notes.append(f"the ratio is of {row.ratio.blocks} block, so it has no interval")
+    if row.roofline is not None:
+        notes += [row.roofline.anomaly or "", row.roofline.note or ""]
+    return tuple(dict.fromkeys(filter(None, map(one_line, notes))))
+
+
+def error_text(output: OutputCheck) -> str:
+    """Say how far one output is from the reference."""
+    if output.max_abs_error is None:
+        return f"{output.output}: {output.message or 'not compared'}"
+    text = f"{output.output}: worst error {significant(output.max_abs_error, 3)}"
+    if output.error_over_tolerance is not None:
+        text += f", {significant(output.error_over_tolerance, 3)} times the tolerance ({output.tolerance})"
+    if output.mismatched:
+        text += f", {output.mismatched} of {output.total} elements off"
+        index = ", ".join(map(str, output.worst_index or ()))
+        text += f", the worst at [{index}]: expected {output.expected}, got {output.got}"
+    return text
+
+
+def _reason(row: Row) -> Iterator[str]:
+    if row.check is Check.VERIFIED:
+        yield row.note
+        return
+    wrong = [output for output in row.outputs if not output.passed] if row.check is Check.FAILED else []
+    # With the outputs at hand, the message's own list of them would say everything twice.
+    note = row.note.splitlines()[0] if wrong and row.note else row.note
+    yield f"{row.check}: {note}" if note else ""
+    yield from map(error_text, wrong)
+
+
+def _timing_notes(timing: Timing) -> Iterator[str]:
+    if timing.n_kernels_varied:
+        yield "the number of kernels varied from call to call; the largest is shown"
+    if timing.uncounted_copy_ns:
+        yield f"copies of {format_time(timing.uncounted_copy_ns)} a call are not in device busy"
+    if timing.drift is not None and abs(timing.drift) > DRIFT_LIMIT:
+        change = f"{100 * abs(timing.drift):.1f} % {'longer' if timing.drift > 0 else 'less long'}"
+        yield f"the second half of the passes took {change} than the first"
+    if timing.retries:
+        passes = "1 pass" if timing.retries == 1 else f"{timing.retries} passes"
+        yield f"{passes} had to be read again"
+    yield from timing.notes
+    yield from timing.device_busy.notes

@@ -1,0 +1,171 @@
+"""What makes a whole run suspicious: one check each, over what the run stored.
+
+A remark never changes a row; it says where a reader should look before believing the numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from kernelmark.records import Cache, Check, Row, StoredRun, Telemetry
+from kernelmark.report.notes import DRIFT_LIMIT
+from kernelmark.report.plain import one_line, shortened, visible
+
+__all__ = ["Remark", "check_counts", "remarks"]
+
+CLOCK_LIMIT = 0.01
+"""Spread of the device clock that is normal: one step of an H200's clock, 15 MHz of 1980, is 0.8 %."""
+EVICTION_LIMIT = 1.1
+"""A flush that evicts makes a 4 MiB read on an H200 take 1.56 times as long; below this it evicts nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One thing to look at: what it is about, and what was found."""
+
+    subject: str
+    text: str
+
+
+def remarks(run: StoredRun) -> tuple[Remark, ...]:
+    """Give everything that makes ``run`` suspicious, in a fixed order."""
+    return tuple(Remark(subject, one_line(text)) for subject, check in _CHECKS.items() for text in check(run))
+
+
+def check_counts(rows: Iterable[Row]) -> dict[Check, int]:
+    """Count the rows by check, in the order of trust, without the checks that did not occur."""
+    counts = Counter(row.check for row in rows)
+    return {check: counts[check] for check in Check if counts[check]}
+
+
+# --- the checks: each yields sentences ---------------------------------------------------------------
+
+
+def _ended(run: StoredRun) -> Iterator[str]:
+    if run.truncated:
+        yield "the file ends inside a line; the rows before it are whole, later ones are lost"
+    if run.end is None:
+        yield "the run was cut short: it has no end mark, so rows may be missing"
+        return
+    if run.end.outcome != "completed":
+        yield f"the run ended as {run.end.outcome}{': ' if run.end.detail else ''}{run.end.detail}"
+    if run.end.rows != len(run.rows):
+        yield f"the end mark counts {run.end.rows} rows, the file holds {len(run.rows)}"
+
+
+def _source(run: StoredRun) -> Iterator[str]:
+    if run.header.environment.git_dirty:
+        yield "the working tree had changes that no revision holds, so the run cannot be repeated from it"
+
+
+def _instruments(run: StoredRun) -> Iterator[str]:
+    used = Counter(row.timing.timer for row in run.rows if row.timing)
+    if len(used) > 1:
+        told = ", ".join(f"{visible(timer)} ({count} rows)" for timer, count in used.items())
+        yield f"rows were read by different instruments: {told}; compare times only within one"
+    states = {row.timing.cache for row in run.rows if row.timing}
+    if len(states) > 1:
+        yield "some rows were read with cold caches and some with warm ones"
+
+
+def _flush(run: StoredRun) -> Iterator[str]:
+    probe = run.header.probe
+    if probe is not None and run.header.protocol.cache is Cache.COLD and probe.ratio < EVICTION_LIMIT:
+        yield (
+            f"a read took {probe.ratio:.2f} times as long after the flush as before it;"
+            " the flush evicts nothing, so cold is not cold"
+        )
+
+
+def _controls(run: StoredRun) -> Iterator[str]:
+    missed: dict[str, dict[str, None]] = {}
+    for row in run.rows:
+        for control in row.controls:
+            if control.applied and not control.caught:
+                missed.setdefault(row.case, {})[control.control] = None
+    for case, names in missed.items():
+        yield f"the check of {case} lets a wrong answer pass: {', '.join(names)}"
+
+
+def _drift(run: StoredRun) -> Iterator[str]:
+    drifted = [
+        f"{_name(row)} ({100 * row.timing.drift:+.1f} %)"
+        for row in run.rows
+        if row.timing and row.timing.drift is not None and abs(row.timing.drift) > DRIFT_LIMIT
+    ]
+    if drifted:
+        limit = f"{100 * DRIFT_LIMIT:.0f} %"
+        yield f"the halves of the passes differ by more than {limit} in {shortened(drifted)}"
+
+
+def _clock(run: StoredRun) -> Iterator[str]:
+    clocks = [clock for _, state in _states(run) if (clock := state.clock_mhz)]
+    if clocks and max(clocks) - min(clocks) > CLOCK_LIMIT * max(clocks):
+        yield (
+            f"the device ran at {min(clocks):.0f} to {max(clocks):.0f} MHz;"
+            " trust ratios, which were taken side by side, before times"
+        )
+
+
+def _throttling(run: StoredRun) -> Iterator[str]:
+    rows: dict[str, dict[str, None]] = {}
+    for row, state in _states(run):
+        for reason in state.throttle_reasons:
+            rows.setdefault(reason, {})[_name(row)] = None
+    for reason, names in rows.items():
+        yield f"the device slowed itself down ({reason}) during {shortened(names)}"
+
+
+def _company(run: StoredRun) -> Iterator[str]:
+    others = dict.fromkeys(other for _, state in _states(run) for other in state.other_processes)
+    if others:
+        yield f"other processes were on the device: {shortened(others)}"
+    # Only where the device is the CPU does the load compete with the timed call for it.
+    cores = run.header.device.cores if run.header.device.kind == "cpu" else None
+    load = max((state.load_average or 0.0 for _, state in _states(run)), default=0.0)
+    if cores and load > cores:
+        yield f"the load average reached {load:.1f} on {cores} cores: others were using the machine"
+
+
+def _retries(run: StoredRun) -> Iterator[str]:
+    again = [f"{_name(row)} ({row.timing.retries})" for row in run.rows if row.timing and row.timing.retries]
+    if again:
+        yield f"passes had to be read again: {shortened(again)}"
+
+
+def _roofline(run: StoredRun) -> Iterator[str]:
+    for row in run.rows:
+        if row.roofline is not None and row.roofline.anomaly:
+            yield f"{_name(row)}: {row.roofline.anomaly}"
+
+
+def _header_notes(run: StoredRun) -> Iterator[str]:
+    yield from run.header.notes
+
+
+_CHECKS: dict[str, Callable[[StoredRun], Iterator[str]]] = {
+    "incomplete": _ended,
+    "wrong answers pass": _controls,
+    "impossible speed": _roofline,
+    "instrument": _instruments,
+    "caches": _flush,
+    "drift": _drift,
+    "clock": _clock,
+    "throttling": _throttling,
+    "other work": _company,
+    "repeated readings": _retries,
+    "uncommitted changes": _source,
+    "note": _header_notes,
+}
+
+
+def _states(run: StoredRun) -> Iterator[tuple[Row, Telemetry]]:
+    for row in run.rows:
+        for each in row.timing.passes if row.timing else ():
+            yield from ((row, state) for state in (each.before, each.after) if state is not None)
+
+
+def _name(row: Row) -> str:
+    return f"{row.case} / {row.implementation}"
