@@ -36,9 +36,15 @@ _PREPARE_ROUNDS = 3
 _EMPTY_ROUNDS = {Cache.COLD: 5, Cache.WARM: 100}
 """A cold round costs a flush, up to 20 ms and more; a warm one costs nothing."""
 
-_LEAD_IN = (
-    "each pass starts with one untimed round, since the pass before it left another implementation's data in"
-    " the caches"
+_LEAD_IN_ROUNDS = 2
+"""Untimed rounds at the start of a warm pass, but no more than it has samples.
+
+One brings the data back into the caches that the pass before filled with other data. After one, the first
+sample of a 1 MiB softmax still read 306 µs where the rest read 170 µs, since the C library had given the
+output's pages back to the system in between; after two it read what the rest did (measured on a CPU).
+"""
+_LEAD_IN_NOTE = (
+    "each pass starts with {} untimed, since the pass before left another implementation's data in the caches"
 )
 
 
@@ -94,7 +100,6 @@ def time_together(
             passes[slot.name].append(loop.one_pass(rounds[slot.name], slot, counts[slot.name].per_pass))
         verify(_REFERENCES)
         timer.verify_own_references()
-    lead_in = (_LEAD_IN,) if options.cache is Cache.WARM else ()
     return {
         name: build_timing(
             passes[name],
@@ -105,7 +110,7 @@ def time_together(
                 warmup_count=counts[name].warmup,
                 calibration_ns=costs[name].estimate_ns,
                 instrument_empty_ns=empty_ns,
-                notes=(*timer.notes, *counts[name].notes, *lead_in),
+                notes=(*timer.notes, *counts[name].notes, *_lead_in_notes(options, counts[name].per_pass)),
             ),
         )
         for name in calls
@@ -145,6 +150,7 @@ class _Loop:
         return Cost(estimate_ns=median(samples.latency_ns), prepare_ns=median(prepare_ns))
 
     def warm_up(self, each: _Round, count: int) -> None:
+        """Run ``count`` rounds untimed."""
         for _ in range(count):
             each.run()
         self.device.synchronize()
@@ -152,14 +158,13 @@ class _Loop:
     def one_pass(self, each: _Round, slot: Slot, count: int) -> tuple[PassRecord, Samples]:
         """Run one pass.
 
-        A cold pass needs no lead-in: the flush before its first round evicts what the implementation before
-        it left, and an untimed round would cost another flush in each of the passes.
+        A cold pass has no lead-in: the flush before its first sample evicts what the implementation before
+        it left, no sample of a pass was seen to differ by its place, and each lead-in would cost a flush.
         """
         before = self.device.telemetry()
         with _collection_off():
             if self.options.cache is Cache.WARM:
-                each.run()
-                self.device.synchronize()
+                self.warm_up(each, _lead_in(count))
             samples = self._sample(each, count)
         record = PassRecord(
             block=slot.block,
@@ -218,6 +223,17 @@ def _collection_off() -> Iterator[None]:
     finally:
         if was_on:
             _gc_enable()
+
+
+def _lead_in(per_pass: int) -> int:
+    return min(_LEAD_IN_ROUNDS, per_pass)
+
+
+def _lead_in_notes(options: TimingOptions, per_pass: int) -> tuple[str, ...]:
+    if options.cache is not Cache.WARM:
+        return ()
+    count = _lead_in(per_pass)
+    return (_LEAD_IN_NOTE.format("1 round" if count == 1 else f"{count} rounds"),)
 
 
 def _prepare(reset: Callable[[], object] | None, flush: Callable[[], object] | None) -> Callable[[], object]:

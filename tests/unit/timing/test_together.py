@@ -133,12 +133,19 @@ def test_a_slow_and_a_fast_call_share_their_blocks(device: FakeDevice) -> None:
     assert len(block_samples(found["fast"])) == len(block_samples(found["slow"])) == 2
 
 
-def test_a_warm_pass_starts_with_one_untimed_round_and_the_row_says_so(device: FakeDevice) -> None:
-    found = together(device, {"a": work(device, "a")}, cache="warm")["a"]
-    places = [place for place, event in enumerate(device.log) if event == "collect 1"]
+@pytest.mark.parametrize(
+    ("ns", "per_pass", "lead_in", "words"),
+    [(1_000_000, 1, ["a"], "1 round"), (1_000, 2, ["a", "a"], "2 rounds")],
+)
+def test_a_warm_pass_is_led_in_untimed_and_the_row_says_so(
+    device: FakeDevice, ns: int, per_pass: int, lead_in: list[str], words: str
+) -> None:
+    found = together(device, {"a": work(device, "a", ns)}, cache="warm")["a"]
+    places = [place for place, event in enumerate(device.log) if event == f"collect {per_pass}"]
     assert len(places) == 4
-    assert all(device.log[place - 3 : place] == ["telemetry", "a", "synchronize"] for place in places)
-    assert any("one untimed round" in note for note in found.notes)
+    expected = ["telemetry", *lead_in, "synchronize"]
+    assert all(device.log[place - len(expected) : place] == expected for place in places)
+    assert any(f"starts with {words} untimed" in note for note in found.notes)
 
 
 def test_a_cold_pass_has_no_untimed_round(device: FakeDevice) -> None:
