@@ -27,6 +27,7 @@ from kernelmark.verify import (
     InputGuard,
     StaleGuard,
     Verdict,
+    apart_from,
     check_outputs,
     detached_copy,
     poison,
@@ -35,7 +36,7 @@ from kernelmark.verify import (
     vacuous,
 )
 
-__all__ = ["Checked", "Finding", "check_all", "recheck"]
+__all__ = ["Checked", "Finding", "audit_outputs", "check_again", "check_all"]
 
 
 @dataclass(slots=True)
@@ -126,17 +127,46 @@ def check_all(plan: Plan, device: Device) -> Checked:
     return checked
 
 
-def recheck(checked: Checked, name: str, outputs: Any) -> Verdict | None:
-    """Compare outputs of a timed call with the reference's; ``None`` where nothing can be compared."""
-    finding = checked.findings[name]
-    if not checked.has_expected or finding.planned.is_reference or not finding.check.comparable:
-        return None
-    return check_outputs(outputs, checked.expected, checked.declaration)
+def audit_outputs(checked: Checked, finding: Finding, outputs: Any, *, when: str) -> None:
+    """Look again at outputs that a call gave after it had passed its check, and poison them.
+
+    Fails the finding if they are wrong, or if the shared inputs have changed.
+    """
+    case, name = checked.plan.case, finding.planned.name
+    changed = checked.guard.changed()
+    if changed:
+        checked.guard.restore()
+        finding.fail(inputs_modified(case.id, name, changed))
+        return
+    if not checked.has_expected or not finding.check.comparable:
+        return
+    verdict = check_outputs(outputs, checked.expected, checked.declaration)
+    if not verdict.passed:
+        finding.fail(
+            VerificationError(f"{name} was right when it was checked and wrong {when}: {verdict.message}")
+        )
+        return
+    implementation = finding.planned.implementation
+    if isinstance(implementation, Implementation):
+        kept = (case.inputs, implementation.args or (), checked.expected)
+        poison(apart_from(outputs, kept), 0)
+        poison(implementation.owned_outputs, 0)
+
+
+def check_again(checked: Checked, finding: Finding, device: Device) -> None:
+    """Call once more after timing, and look at what that gives; fails the finding if it is wrong."""
+    implementation = finding.planned.implementation
+    if not isinstance(implementation, Implementation):
+        return
+    poison(implementation.owned_outputs, 1)
+    outputs = _call(finding, implementation, checked, device)
+    if not finding.failed:
+        audit_outputs(checked, finding, outputs, when="when it was called again after timing")
 
 
 def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> _Expectation:
     if not declaration.checked:
-        return _Expectation(status=declaration.status, note=declaration.reason)
+        return _Expectation(status=declaration.status, note=declaration.note)
     case = plan.case
     try:
         # a copy where the result is a view of the inputs: an implementation that writes them must not

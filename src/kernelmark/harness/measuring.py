@@ -6,56 +6,50 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from kernelmark.errors import VerificationError
-from kernelmark.harness.checking import Checked, Finding, inputs_modified, recheck
+from kernelmark.harness.checking import Checked, Finding, audit_outputs, check_again
 from kernelmark.harness.implementation import Implementation
 from kernelmark.harness.plan import Planned
 from kernelmark.harness.session import Session
 from kernelmark.records import Check, PassRecord, Ratio, Role, RooflineReading, Row, Timing
-from kernelmark.roofline import Work, find_profile, read_roofline
+from kernelmark.roofline import Work, read_roofline
 from kernelmark.stats import paired_ratio
-from kernelmark.timing import Call, open_timer, time_together
+from kernelmark.timing import Call, block_samples, open_timer, time_together
 
 __all__ = ["failed_rows", "measure", "rows_of", "time_all"]
 
-_AUDITED_PASSES = 3
-"""Passes of each implementation whose last outputs are compared again: two at random, and the last one."""
+_AUDITED_PASSES = 2
+"""Passes of each implementation, drawn at random, whose last outputs are looked at again."""
+
+_SURE_PASSES = 10
+"""Passes that even the slowest call is given (its ten samples), so that what is drawn does take place."""
 
 
 @dataclass(slots=True)
 class _Audit:
-    """Looks again at some of the outputs that timed calls gave, and at the inputs they were given."""
+    """Looks again at some of the outputs that timed calls gave, and at the inputs they were given.
+
+    An output that was looked at is poisoned afterwards: an implementation that goes on handing out the same
+    memory without writing it again is wrong from then on.
+    """
 
     checked: Checked
-    passes: int
+    chosen: dict[str, set[int]]
+    seen: dict[str, int]
 
-    def __post_init__(self) -> None:
-        # the seed differs from run to run, so that no implementation can know which calls are looked at
-        draw = random.SystemRandom()
-        count = min(_AUDITED_PASSES - 1, self.passes)
-        self._chosen = {
-            name: {*draw.sample(range(self.passes), count), self.passes - 1} for name in self.checked.findings
-        }
+    @classmethod
+    def drawn(cls, checked: Checked, passes: int) -> _Audit:
+        # not seeded: no implementation may know which of its calls are looked at
+        draw, sure = random.SystemRandom(), min(passes, _SURE_PASSES)
+        names = list(checked.findings)
+        chosen = {name: set(draw.sample(range(sure), min(_AUDITED_PASSES, sure))) for name in names}
+        return cls(checked, chosen, dict.fromkeys(names, 0))
 
-    def __call__(self, name: str, index: int, outputs: Any) -> None:
-        if index not in self._chosen[name]:
-            return
+    def __call__(self, name: str, record: PassRecord, outputs: object) -> None:
+        index = self.seen[name]
+        self.seen[name] += 1
         finding = self.checked.findings[name]
-        if finding.failed:
-            return
-        changed = self.checked.guard.changed()
-        if changed:
-            self.checked.guard.restore()
-            finding.fail(inputs_modified(self.checked.plan.case.id, name, changed))
-            return
-        verdict = recheck(self.checked, name, outputs)
-        if verdict is not None and not verdict.passed:
-            finding.fail(
-                VerificationError(
-                    f"{name} was right when it was checked and wrong while it was timed"
-                    f" (pass {index + 1} of {self.passes}): {verdict.message}"
-                )
-            )
+        if index in self.chosen[name] and not finding.failed:
+            audit_outputs(self.checked, finding, outputs, when=f"while it was timed (pass {index + 1})")
 
 
 def time_all(checked: Checked, session: Session) -> dict[str, Timing]:
@@ -74,14 +68,18 @@ def time_all(checked: Checked, session: Session) -> dict[str, Timing]:
         if isinstance(planned.implementation, Implementation)
     }
     options = session.timing_options(count_copies=case.count_copies)
-    audit = _Audit(checked, passes=2 * options.budget.blocks)
-    return time_together(
+    audit = _Audit.drawn(checked, passes=2 * options.budget.blocks)
+    timings = time_together(
         calls,
         session.device,
         timer=open_timer(session.options.timer, session.device),
         options=options,
         after_pass=audit,
     )
+    for finding in checked.findings.values():
+        if finding.planned.name in timings and not finding.failed:
+            check_again(checked, finding, session.device)
+    return timings
 
 
 def measure(op: Any, timings: dict[str, Timing], session: Session) -> dict[str, RooflineReading]:
@@ -92,12 +90,11 @@ def measure(op: Any, timings: dict[str, Timing], session: Session) -> dict[str, 
     told = evaluate()
     work = told if isinstance(told, Work) else Work(*told)
     device = session.start().device
-    profile = find_profile(device)
     return {
         name: read_roofline(
             work,
             timing.device_busy.median_ns,
-            profile,
+            session.profile,
             cache=timing.cache,
             last_level_cache_bytes=device.last_level_cache_bytes,
         )
@@ -138,14 +135,7 @@ def _ratio(ours: Finding, ours_timing: Timing | None, other: Finding, timing: Ti
         return None
     if not (ours.check.comparable and other.check.comparable):
         return None
-    return paired_ratio(_blocks(ours_timing.passes), _blocks(timing.passes))
-
-
-def _blocks(passes: tuple[PassRecord, ...]) -> list[list[float]]:
-    blocks: dict[int, list[float]] = {}
-    for one in passes:
-        blocks.setdefault(one.block, []).extend(one.device_busy_ns)
-    return [blocks[key] for key in sorted(blocks)]
+    return paired_ratio(block_samples(ours_timing), block_samples(timing))
 
 
 def _row(

@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.device import Device, measure_probe, open_device
-from kernelmark.errors import UsageError
+from kernelmark.errors import ProfileError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
 from kernelmark.records import (
     FORMAT_VERSION,
     Cache,
+    DeviceRecord,
     Protocol,
     Row,
     RunEnd,
     RunHeader,
     RunWriter,
 )
+from kernelmark.roofline import Profile, cpu_profile, find_profile
 from kernelmark.timing import Budget, TimingOptions
 
 __all__ = ["Session", "SessionOptions", "current_session", "use_session"]
@@ -61,6 +63,8 @@ class Session:
         self.command = command
         self.rows: list[Row] = []
         self.header: RunHeader | None = None
+        self.profile: Profile | None = None
+        """The ceilings of the device, known once the run has started; ``None`` where there are none."""
         self._device: Device | None = None
         self._writer: RunWriter | None = None
         self._closed = False
@@ -124,16 +128,26 @@ class Session:
             end = RunEnd(ended=now(), rows=self._writer.rows, outcome=outcome, detail=detail)  # type: ignore[arg-type]
             self._writer.end(end)
 
+    def _find_profile(self, record: DeviceRecord) -> tuple[str, ...]:
+        """Look up the device's ceilings; gives what a reader must know where there are none."""
+        if self.options.verify_only:
+            return ()
+        try:
+            self.profile = cpu_profile(self.device) if record.kind == "cpu" else find_profile(record)
+        except ProfileError as error:
+            return (f"no speed of light: {error}",)
+        return () if self.profile else (f"no speed of light: no hardware profile matches {record.name!r}",)
+
     def _describe(self) -> RunHeader:
         options, budget = self.options, self.options.budget
-        device = self.device
+        device, record = self.device, self.device.describe()
         cold = options.cache is Cache.COLD and not options.verify_only
         return RunHeader(
             format_version=FORMAT_VERSION,
             run=run_name(),
             started=now(),
             command=self.command,
-            device=device.describe(),
+            device=record,
             environment=environment(),
             protocol=Protocol(
                 timer=self.timer_name,
@@ -147,6 +161,7 @@ class Session:
                 verify_only=options.verify_only,
             ),
             probe=measure_probe(device) if cold else None,
+            notes=self._find_profile(record),
         )
 
 

@@ -156,7 +156,9 @@ def _samples(recording: Recording, by_call: list[list[Activity]], count_copies: 
             _refuse_empty(index, activities, recording.count)
         spans = [(a.start_ns, a.end_ns) for a in counted]
         if any(end < start for start, end in spans):
-            raise TimingError(f"call {index + 1} has work that ends before it starts: the records are damaged")
+            raise TimingError(
+                f"call {index + 1} has work that ends before it starts: the records are damaged"
+            )
         columns["busy"].append(busy_ns(spans))
         columns["latency"].append(max(end for _, end in spans) - min(start for start, _ in spans))
         uncounted = [a for a in activities if a.device_copy and not count_copies]
@@ -201,6 +203,8 @@ def _shares(weights: Mapping[tuple[str, str], list[int]], count: int) -> tuple[K
 
 
 def _listed(activities: Sequence[Activity], most: int = 3) -> str:
-    names = list(dict.fromkeys(a.name if a.kind == "kernel" else f"{a.kind} {a.name}".strip() for a in activities))
+    names = list(
+        dict.fromkeys(a.name if a.kind == "kernel" else f"{a.kind} {a.name}".strip() for a in activities)
+    )
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name[:80] for name in names[:most]) + more

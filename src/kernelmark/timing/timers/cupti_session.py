@@ -1,0 +1,180 @@
+"""CUPTI's activity records, through cupti-python: what is switched on, copied out, counted as lost.
+
+One session at a time holds the process's callbacks. It hands out plain values: nothing that points into
+CUPTI's buffers leaves the callback. What the records mean belongs to ``activity``.
+
+Measured on an H200 (cupti-python 13.0.1, torch 2.11): a torch.profiler session takes the callbacks away, and
+collecting afterwards gives no records and no error; registering them again, as each session does here, mends
+that. Buffers of 128 bytes lose every record and the count of lost records says so exactly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelmark.errors import InstrumentConflictError
+from kernelmark.probe import require_module
+from kernelmark.timing.timers.activity import Activity
+
+__all__ = ["CuptiSession", "Records"]
+
+BUFFER_BYTES = 8 << 20
+"""What CUPTI's own samples ask for; about 50,000 records."""
+
+LOSING_BYTES = 8
+"""Too small for any record."""
+
+_KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "EXTERNAL_CORRELATION", "RUNTIME", "DRIVER")
+
+_RUNTIME_APIS = ("cudaLaunch", "cudaMemcpy", "cudaMemset", "cudaGraphLaunch")
+_DRIVER_APIS = ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch")
+
+
+@dataclass(slots=True)
+class Records:
+    """What one collection gave."""
+
+    activities: list[Activity] = field(default_factory=list)
+    externals: dict[int, int] = field(default_factory=dict)
+    threads: dict[int, int] = field(default_factory=dict)
+    lost: int = 0
+
+
+class CuptiSession:
+    """The process's hold on CUPTI's activity API.
+
+    Raises:
+        UnavailableError: cupti-python is not installed.
+        InstrumentConflictError: CUPTI refuses, because another profiler has it.
+    """
+
+    def __init__(self) -> None:
+        self._api: Any = require_module("cupti.cupti", extra="cuda")
+        self._records = Records()
+        self._buffer_bytes = BUFFER_BYTES
+        self._custom = self._api.ExternalCorrelationKind.CUSTOM0
+        self._copy_names = _copy_names(self._api)
+        self._readers = _readers(self._api)
+        try:
+            self._api.set_thread_id_type(self._api.ActivityThreadIdType.SYSTEM)
+            self._api.activity_register_callbacks(self._requested, self._completed)
+            self._choose_apis()
+        except self._api.cuptiError as error:
+            raise InstrumentConflictError(conflict_message(error)) from error
+
+    def push(self, external_id: int) -> None:
+        """Let what this thread launches from here on carry ``external_id``."""
+        self._api.activity_push_external_correlation_id(self._custom, external_id)
+
+    def pop(self) -> None:
+        """End the last ``push``."""
+        self._api.activity_pop_external_correlation_id(self._custom)
+
+    @contextmanager
+    def collecting(self, *, buffer_bytes: int = BUFFER_BYTES) -> Iterator[Records]:
+        """Collect inside the ``with`` block; the records are complete after it.
+
+        The caller waits for the device before the block ends.
+        """
+        self._api.activity_flush_all(1)
+        self.lost()  # reading the count also clears it
+        self._records, self._buffer_bytes = Records(), buffer_bytes
+        records = self._records
+        try:
+            for kind in _KINDS:
+                self._api.activity_enable(self._api.ActivityKind[kind])
+            yield records
+        finally:
+            self._api.activity_flush_all(1)
+            for kind in _KINDS:
+                self._api.activity_disable(self._api.ActivityKind[kind])
+            records.lost = self.lost()
+            self._records = Records()
+
+    def lost(self) -> int:
+        """Give the number of records lost since the last time this was asked."""
+        count = ctypes.c_size_t(0)
+        self._api.activity_get_num_dropped_records(0, 0, ctypes.addressof(count))
+        return count.value
+
+    def close(self) -> None:
+        """Stop listening to what may still come."""
+        self._records = Records()
+
+    def _choose_apis(self) -> None:
+        """Trace the calls that launch or copy, and no others: they are all that attribution needs."""
+        for enum, enable, wanted in (
+            (self._api.runtime_api_trace_cbid, self._api.activity_enable_runtime_api, _RUNTIME_APIS),
+            (self._api.driver_api_trace_cbid, self._api.activity_enable_driver_api, _DRIVER_APIS),
+        ):
+            for name, member in enum.__members__.items():
+                if name.startswith(wanted):
+                    enable(int(member), 1)
+
+    def _requested(self) -> tuple[int, int]:
+        return self._buffer_bytes, 0
+
+    def _completed(self, activities: list[Any]) -> None:
+        # runs on CUPTI's thread, and the structs die when it returns: plain values only
+        records, readers = self._records, self._readers
+        for activity in activities:
+            reader = readers.get(activity.kind)
+            if reader is not None:
+                reader(self, records, activity)
+
+    def _kernel(self, records: Records, a: Any) -> None:
+        records.activities.append(
+            Activity("kernel", a.name or "unnamed kernel", a.start, a.end, a.correlation_id, a.stream_id)
+        )
+
+    def _copy(self, records: Records, a: Any) -> None:
+        name = self._copy_names.get(int(a.copy_kind), f"kind {int(a.copy_kind)}")
+        records.activities.append(
+            Activity("copy", name, a.start, a.end, a.correlation_id, a.stream_id, int(a.bytes))
+        )
+
+    def _memset(self, records: Records, a: Any) -> None:
+        records.activities.append(
+            Activity("memset", "memset", a.start, a.end, a.correlation_id, a.stream_id, int(a.bytes))
+        )
+
+    def _external(self, records: Records, a: Any) -> None:
+        if a.external_kind == self._custom:
+            records.externals[a.correlation_id] = a.external_id
+
+    def _launch(self, records: Records, a: Any) -> None:
+        records.threads[a.correlation_id] = a.thread_id
+
+
+def conflict_message(error: object) -> str:
+    """Say that CUPTI is taken, by whom as far as can be told, and what to do."""
+    import sys
+
+    suspects = [name for name in ("triton.profiler", "torch.profiler") if name in sys.modules]
+    who = f" ({' or '.join(suspects)} has been used in this process)" if suspects else ""
+    return (
+        f"CUPTI refused ({error}): another profiler holds it{who}; use a process in which no other profiler has"
+        " run, or ask for device_events"
+    )
+
+
+def _readers(api: Any) -> dict[int, Any]:
+    kind = api.ActivityKind
+    return {
+        int(kind.CONCURRENT_KERNEL): CuptiSession._kernel,
+        int(kind.MEMCPY): CuptiSession._copy,
+        int(kind.MEMCPY2): CuptiSession._copy,
+        int(kind.MEMSET): CuptiSession._memset,
+        int(kind.EXTERNAL_CORRELATION): CuptiSession._external,
+        int(kind.RUNTIME): CuptiSession._launch,
+        int(kind.DRIVER): CuptiSession._launch,
+    }
+
+
+def _copy_names(api: Any) -> dict[int, str]:
+    names = {"HTOD": "HtoD", "DTOH": "DtoH", "DTOD": "DtoD", "HTOH": "HtoH", "PTOP": "PtoP"}
+    return {int(api.ActivityMemcpyKind[key]): name for key, name in names.items()}

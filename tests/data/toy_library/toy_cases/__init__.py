@@ -1,0 +1,1 @@
+"""The case registry of the toy library."""
