@@ -25,7 +25,7 @@ __all__ = ["ops"]
 _project = click.option(
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the project; by default the nearest one above with [tool.kernelmark] in its pyproject.toml.",
+    help="Folder of the project; by default the nearest above with [tool.kernelmark] in its pyproject.toml.",
 )
 _as_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
@@ -279,7 +279,8 @@ def _call_lines(call: dict[str, Any]) -> Iterator[str]:
         tensors = (f"{name} {tensor or 'not given'}" for name, tensor in call[kind].items())
         yield f"  {kind:<7} {'; '.join(tensors) or 'none'}"
     if call["params"]:
-        yield f"  params  {'; '.join(f'{name} = {json.dumps(value)}' for name, value in call['params'].items())}"
+        params = (f"{name} = {json.dumps(value)}" for name, value in call["params"].items())
+        yield f"  params  {'; '.join(params)}"
     yield f"  work    {call['flops']:,} operations in {call['compute']}, {call['bytes']:,} bytes"
 
 

@@ -5,7 +5,6 @@ Holds numbers and names only. Knows no tensor, no device, and not how the call i
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from kernelmark.errors import ManifestError
 from kernelmark.manifest.dtypes import DTYPE_BYTES
 from kernelmark.manifest.expressions import Expression, ExpressionError, Value
+from kernelmark.manifest.foreign import import_foreign
 from kernelmark.manifest.near import suggestion
 from kernelmark.manifest.source import Place
 
@@ -122,7 +122,9 @@ class RooflineSpec:
         """Count the operations and bytes of the call.
 
         Raises:
-            ManifestError: a formula has no value here, or the function is missing or returns something else.
+            ManifestError: a formula has no value here, or the function is missing, raises, or returns
+                something else.
+            UnavailableError: the function's module needs something that is not installed.
         """
         if self.declared.function is not None:
             return self._from_function(self.declared.function)
@@ -139,7 +141,11 @@ class RooflineSpec:
             raise self._error(f"{name}: {error}") from error
 
     def _from_function(self, reference: str) -> WorkCount:
-        counted = _resolve(reference, self.declared.place)(self.call)
+        function = _resolve(reference, self.declared.place)
+        try:
+            counted = function(self.call)
+        except Exception as error:
+            raise self._error(f"{reference} raised {type(error).__name__}: {error}") from error
         compute = self.declared.compute
         match counted:
             case (flops, size):
@@ -174,12 +180,7 @@ class RooflineSpec:
 
 def _resolve(reference: str, place: Place) -> Any:
     module_name, _, path = reference.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what it imports is not, and that is not the manifest's fault
-        raise place.error(f"function {reference!r}: there is no module {error.name!r}") from error
+    found: Any = import_foreign(module_name, lambda what: place.error(f"function {reference!r}: {what}"))
     for part in path.split("."):
         if not hasattr(found, part):
             hint = suggestion(part, (n for n in dir(found) if not n.startswith("_")), there_are="it has")

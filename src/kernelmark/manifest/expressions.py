@@ -84,9 +84,9 @@ def parse(source: str | int | float) -> Expression:
     text = " ".join(source.split()) if isinstance(source, str) else repr(source)
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"{text[:40]}...", MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
-    if not text.isascii():
-        column = next(i for i, c in enumerate(text, start=1) if not c.isascii())
-        raise ExpressionError(text, column, "only ASCII characters may stand here")
+    for column, character in enumerate(text, start=1):
+        if not " " <= character <= "~":
+            raise ExpressionError(text, column, "only printable ASCII may stand here")
     tree = _tree(text)
     reader = _Reader(text)
     reader.read(tree, MAX_DEPTH)
@@ -107,7 +107,7 @@ def _tree(text: str) -> ast.expr:
             warnings.simplefilter("error")
             return ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise ExpressionError(text, error.offset or 1, f"not an expression ({error.msg})") from None
+        raise ExpressionError(text, error.offset or len(text), f"not an expression ({error.msg})") from None
     except (ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(text, 1, f"not an expression ({error})") from None
 

@@ -1,7 +1,7 @@
 """What the names in a Python file stand for, as far as its text says: imports, aliases, loops over literals.
 
-Follows scopes as Python does. A name that is bound to something unknown, or to two things, stands for
-what cannot be known (:data:`UNKNOWN`) rather than for a guess. Knows nothing of benchmarks.
+Follows scopes as Python does, but not the order of statements: a name that is bound twice stands for both
+values, and what the text does not tell is :data:`UNKNOWN` rather than a guess. Knows nothing of benchmarks.
 """
 
 from __future__ import annotations
@@ -316,7 +316,8 @@ class _Reader(ast.NodeVisitor):
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
             case ast.Name(), ast.Constant(value=None):
-                pass  # what a failed import leaves; the other binding is the one that can be called
+                # What a failed import leaves; the other binding is the one that can be called.
+                self.scope.bound.setdefault(target.id, [])
             case ast.Name(), _:
                 self._bind(target.id, value=value)
             case ((ast.Tuple() | ast.List()), (ast.Tuple() | ast.List())) if len(target.elts) == len(

@@ -5,13 +5,13 @@ Looks at signatures only; no op is constructed and nothing is called.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterator
 from inspect import Parameter
 from types import ModuleType
 
 from kernelmark.errors import ConfigError
+from kernelmark.manifest.foreign import import_foreign
 from kernelmark.manifest.levels.finding import Finding, Level, LevelResult
 from kernelmark.manifest.near import listing, suggestion
 from kernelmark.manifest.spec import Manifest, OpSpec
@@ -25,14 +25,10 @@ def import_ops(name: str) -> ModuleType:
     """Import the module of op classes.
 
     Raises:
-        ConfigError: there is no such module; what goes wrong inside it propagates.
+        ConfigError: there is no such module, or importing it raises.
+        UnavailableError: it needs something that is not installed.
     """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(f"[tool.kernelmark] ops = {name!r}: there is no module {error.name!r}") from error
+    return import_foreign(name, lambda what: ConfigError(f"[tool.kernelmark] ops = {name!r}: {what}"))
 
 
 def check(manifest: Manifest, ops: ModuleType) -> LevelResult:
@@ -48,10 +44,13 @@ def _op(spec: OpSpec, ops: ModuleType) -> Iterator[Finding]:
         hint = suggestion(spec.name, _op_classes(ops), there_are="op classes there")
         yield _finding(spec, "", f"{ops.__name__} has no class {spec.name!r}; {hint}")
         return
-    for message in _constructor(spec, found):
-        yield _finding(spec, ".arguments", message)
-    for message in _call(spec, found):
-        yield _finding(spec, ".inputs", message)
+    try:
+        for message in _constructor(spec, found):
+            yield _finding(spec, ".arguments", message)
+        for message in _call(spec, found):
+            yield _finding(spec, ".inputs", message)
+    except ValueError as error:  # what inspect says of a class that is not written in Python
+        yield _finding(spec, "", f"{found.__name__} has no signature to compare: {error}")
 
 
 def _constructor(spec: OpSpec, op: type) -> Iterator[str]:
