@@ -16,6 +16,7 @@ __all__ = [
     "TimeScale",
     "format_bytes",
     "format_percent",
+    "format_rate",
     "format_ratio",
     "format_time",
     "significant",
@@ -26,6 +27,7 @@ NS_PER_MS = 1e6
 NS_PER_S = 1e9
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1.0, "ns"))
+_RATE_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _BYTE_STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
@@ -80,6 +82,16 @@ def format_bytes(size: int | None) -> str:
         if abs(size) >= scale:
             return f"{significant(size / scale, 3)} {unit}"
     return "0 B"
+
+
+def format_rate(per_s: float | None, unit: str) -> str:
+    """Write a rate with a decimal prefix, such as ``4.800 TB/s`` or ``347.2 GFLOP/s``; blank for ``None``."""
+    if per_s is None:
+        return ""
+    for scale, prefix in _RATE_STEPS:
+        if abs(per_s) >= scale:
+            return f"{significant(per_s / scale)} {prefix}{unit}"
+    return f"{significant(per_s)} {unit}"
 
 
 def format_ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:

@@ -271,6 +271,9 @@ class RooflineReading(Record):
     percent_of_speed_of_light: float | None = None
     bound: Bound | None = None
     anomaly: str | None = None
+    """What is impossible about this reading, with the numbers; it is stored as it was read, never clamped."""
+    note: str | None = None
+    """Why the speed of light is empty."""
 
 
 # --- rows, header, end ----------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""Keeps the measured profile of a CPU under what it holds for: the processor, its threads, the affinity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+from kernelmark.errors import ProfileError
+from kernelmark.records import DeviceRecord
+from kernelmark.roofline.model import Profile
+from kernelmark.roofline.places import calibration_folder
+from kernelmark.roofline.schema import dump_profile, read_profile
+
+__all__ = ["calibration_file", "store_calibration", "stored_calibration"]
+
+
+def calibration_file(device: DeviceRecord) -> Path:
+    """Give the file of the calibration that holds for this CPU with these threads on these processors."""
+    key = json.dumps([device.name, device.threads, device.affinity])
+    slug = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")[:40]
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    return calibration_folder() / f"{slug}-{device.threads}t-{digest}.yaml"
+
+
+def stored_calibration(device: DeviceRecord) -> Profile | None:
+    """Give the calibration of this CPU under these conditions, if there is one; ``None`` for another kind.
+
+    Raises:
+        ProfileError: it is there and cannot be read; the message says to calibrate again.
+    """
+    if device.kind != "cpu":
+        return None
+    path = calibration_file(device)
+    if not path.exists():
+        return None
+    try:
+        return read_profile(path)
+    except ProfileError as error:
+        raise ProfileError(f"{error}; delete the file, or calibrate again") from error
+
+
+def store_calibration(profile: Profile, device: DeviceRecord) -> Path:
+    """Write the calibration so that a reader sees the old one or the new one, never a part.
+
+    Raises:
+        ProfileError: it cannot be written.
+    """
+    path = calibration_file(device)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(dump_profile(profile), encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ProfileError(
+            f"the calibration cannot be kept in {path.parent}: {error.strerror}; set XDG_CACHE_HOME to a"
+            " folder that can be written"
+        ) from error
+    return path
