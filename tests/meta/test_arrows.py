@@ -17,19 +17,11 @@ PACKAGE = ROOT / "src" / "kernelmark"
 def _lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
     """Run the contracts of pyproject.toml on the kernelmark in ``source``."""
     program = (
-        "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+        "import sys; from importlinter.cli import lint_imports\n"
+        "sys.exit(lint_imports(config_filename=sys.argv[1], no_cache=True, no_logo=True))"
     )
-    command = [
-        sys.executable,
-        "-c",
-        program,
-        "--no-cache",
-        "--no-logo",
-        "--config",
-        str(ROOT / "pyproject.toml"),
-    ]
     return subprocess.run(
-        command,
+        [sys.executable, "-c", program, str(ROOT / "pyproject.toml")],
         cwd=source.parent,
         env={**os.environ, "PYTHONPATH": str(source), "NO_COLOR": "1", "COLUMNS": "200"},
         capture_output=True,
