@@ -61,9 +61,9 @@ def vacuous(results: Sequence[ControlResult]) -> str:
     """Say in a sentence what is wrong with a check that does not catch its controls; blank where it does."""
     passed = [result.control for result in results if result.applied and not result.caught]
     if passed:
-        return f"the check proves little: it also passes {', '.join(passed)}"
+        return f"the check is vacuous: it also passes {', '.join(passed)}"
     if results and not any(result.applied for result in results):
-        return "the check proves nothing: no wrong answer could be made from what the reference gives"
+        return "the check is vacuous: no wrong answer could be made from what the reference gives"
     return ""
 
 

@@ -59,15 +59,18 @@ class InputGuard:
             if block.intact():
                 continue
             owners = [held for held in self._held if held.block is block]
-            names = [held.name for held in owners if not held.same_elements()]
+            names = [held.name for held in owners if held not in moved and not held.same_elements()]
             if names:
-                report += [name for name in names if name not in report]
+                report += names
             elif not any(held in moved for held in owners):
                 report.append(f"memory beside what {' and '.join(h.name for h in owners)} shows of it")
         return report
 
     def restore(self) -> None:
-        """Put everything back in place: the same tensors, at the same addresses, hold the same bits."""
+        """Put everything back in place: the same tensors, at the same addresses, hold the same bits.
+
+        Only memory that was itself resized comes back at another address.
+        """
         for block in self._blocks.values():
             block.restore()
         for held in self._held:
@@ -130,7 +133,8 @@ class _Held:
         return cls(name, tensor, _form(tensor), tensor.detach(), gradient, block)
 
     def changed_form(self) -> bool:
-        return _form(self.tensor) != self.form
+        elsewhere = self.tensor.untyped_storage().data_ptr() != self.block.storage.data_ptr()
+        return elsewhere or _form(self.tensor) != self.form
 
     def same_elements(self) -> bool:
         """Whether the elements that the original form shows are as they were; False where they are gone."""
@@ -154,9 +158,13 @@ class _Held:
         wanted = self.form[-1]
         if self.tensor.requires_grad == wanted:
             return
-        # torch refuses to detach a view in place; its bits are back, and changed() has reported it
+        # torch refuses to detach a view in place: then its bits are back, and what cannot be undone is kept
+        # as the form from here on, so that nobody else is blamed for it
         with contextlib.suppress(RuntimeError):
-            self.tensor.detach_().requires_grad_(wanted)
+            if not self.tensor.is_leaf:
+                self.tensor.detach_()
+            self.tensor.requires_grad_(wanted)
+        self.form = _form(self.tensor)
 
 
 @dataclass(slots=True, eq=False)
@@ -211,7 +219,6 @@ def _mutable_containers(value: Any, name: str) -> Iterator[_Container]:
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (
-        tensor.untyped_storage().data_ptr(),
         tensor.storage_offset(),
         tuple(tensor.shape),
         tensor.stride(),

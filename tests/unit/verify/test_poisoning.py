@@ -1,0 +1,126 @@
+import pytest
+import torch
+
+from kernelmark.errors import UsageError
+from kernelmark.verify import apart_from, poison, untouched, unwritten
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+    torch.float4_e2m1fn_x2,
+]
+
+
+def _two_rounds(outputs, write):
+    marks = []
+    for which in (0, 1):
+        poison(outputs, which)
+        write()
+        marks.append(untouched(outputs, which))
+    return [str(found) for found in unwritten(*marks)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_nobody_wrote_holds_both_poisons(dtype, device):
+    out = torch.zeros(2, 3, dtype=torch.uint8, device=device)
+    out = out.view(dtype) if dtype.itemsize == 1 else out.to(dtype)
+    assert _two_rounds({"out": out}, lambda: None) == [
+        "outputs['out']: 6 of 6 elements were never written, the first at [0, 0]"
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.complex64, torch.float8_e5m2])
+def test_the_first_poison_of_a_float_is_a_nan_and_the_second_a_large_negative_number(dtype):
+    out = torch.zeros(3, dtype=dtype)
+    poison(out, 0)
+    assert out.to(torch.complex64).isnan().all()
+    poison(out, 1)
+    parts = torch.view_as_real(out) if out.is_complex() else out
+    assert (parts.double() < -0.7 * torch.finfo(parts.dtype).max).all()
+    assert parts.double().isfinite().all()
+
+
+@pytest.mark.spec("T26")
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_output_of_which_a_part_is_never_written_is_found(device):
+    out = torch.empty(4, 5, device=device)
+
+    def write():
+        out[:3] = 1.5
+
+    assert _two_rounds((out,), write) == [
+        "outputs[0]: 5 of 20 elements were never written, the first at [3, 0]"
+    ]
+
+
+@pytest.mark.spec("T26")
+def test_memory_that_holds_the_right_answer_already_does_not_pass():
+    out = torch.tensor([1.0, 2.0, 3.0])
+    assert _two_rounds(out, lambda: None) != []
+    poison(out, 0)
+    assert out.isnan().all()
+
+
+def test_an_answer_that_holds_one_poison_by_right_is_written():
+    flags = torch.zeros(4, dtype=torch.bool)
+    numbers = torch.zeros(4, dtype=torch.int32)
+
+    def write():
+        flags[:] = torch.tensor([True, False, True, False])
+        numbers[:] = torch.tensor([0x5A5A5A5A, ~0x5A5A5A5A, 0, 1])
+
+    assert _two_rounds((flags, numbers), write) == []
+
+
+def test_poison_keeps_to_what_a_view_shows():
+    memory = torch.zeros(6, 2)
+    poison(memory.t()[0, 1:3], 0)
+    assert memory.isnan().nonzero().tolist() == [[1, 0], [2, 0]]
+    row = torch.zeros(1, 3)
+    poison(row.expand(4, 3), 1)
+    assert (row < -1e38).all()
+    windows = torch.zeros(8)
+    poison(windows.unfold(0, 2, 3), 0)
+    assert windows.isnan().tolist() == [True, True, False, True, True, False, True, True]
+
+
+def test_poison_leaves_autograd_alone():
+    out = torch.zeros(2, requires_grad=True)
+    poison(out, 0)
+    assert out.is_leaf
+    assert out.isnan().all()
+
+
+def test_only_two_poisons_exist_and_only_plain_tensors_take_them():
+    with pytest.raises(UsageError, match="the two are 0 and 1"):
+        poison(torch.zeros(1), 2)
+    with pytest.raises(UsageError, match="the two are 0 and 1"):
+        untouched(torch.zeros(1, dtype=torch.bool), -1)
+    with pytest.raises(UsageError, match="cannot be poisoned"):
+        poison({"out": torch.zeros(2, 2).to_sparse()}, 0)
+    poison((None, 3, torch.zeros(0)), 0)
+
+
+def test_tensors_that_share_memory_with_what_is_kept_are_left_out():
+    x, fresh = torch.zeros(4), torch.zeros(4)
+    found = apart_from((x[1:], {"y": fresh}, None, torch.zeros(2, 2).to_sparse()), (x, "text"))
+    assert len(found) == 1
+    assert found[0] is fresh
