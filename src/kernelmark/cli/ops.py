@@ -16,7 +16,9 @@ from typing import Any
 import click
 
 from kernelmark.cli.exit_codes import ExitCode
+from kernelmark.errors import ConfigError
 from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
+from kernelmark.manifest.foreign import importing
 from kernelmark.manifest.levels import Level, LevelResult, Severity
 from kernelmark.manifest.spec import TensorDecl
 
@@ -145,7 +147,8 @@ def _reference_for(library: LibraryConfig) -> Callable[[WorkloadCall], Any]:
     from kernelmark.harness.library import library_at
     from kernelmark.manifest.levels.structure import NotRun
 
-    entries = library_at(library.root).entries
+    with importing(library.cases, lambda what: ConfigError(f"[tool.kernelmark] cases: {what}")):
+        entries = library_at(library.root).entries
 
     def reference_for(call: WorkloadCall) -> Any:
         entry = entries.get(call.op)
@@ -170,9 +173,9 @@ def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
 
 def _write_result(result: LevelResult, library: LibraryConfig, *, err: bool = False) -> None:
     """Write one line for the level, then one for each finding: errors before notes."""
-    outcome = f"{len(result.errors)} errors" if result.errors else "ok"
-    notes = f", {len(result.notes)} notes" if result.notes else ""
-    click.echo(f"{result.level:<10} {outcome:<10} {result.checked} {result.what}{notes}", err=err)
+    outcome = f"errors: {len(result.errors)}" if result.errors else "ok"
+    notes = f", notes: {len(result.notes)}" if result.notes else ""
+    click.echo(f"{result.level:<10} {outcome:<11} {result.what}: {result.checked}{notes}", err=err)
     for finding in (*result.errors, *result.notes):
         mark = "note: " if finding.severity is Severity.NOTE else ""
         where = finding.where.removeprefix(f"{library.root}/")

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 from kernelmark.errors import KernelmarkError, UnavailableError
 
-__all__ = ["import_foreign"]
+__all__ = ["import_foreign", "importing"]
 
 
 def import_foreign(name: str, error: Callable[[str], KernelmarkError]) -> ModuleType:
-    """Import module ``name``.
+    """Import module ``name`` under :func:`importing`."""
+    with importing(name, error):
+        return importlib.import_module(name)
+
+
+@contextmanager
+def importing(name: str, error: Callable[[str], KernelmarkError]) -> Iterator[None]:
+    """Translate what importing module ``name`` raises.
 
     Args:
         name: The module, as the manifest or the configuration names it.
@@ -20,10 +28,13 @@ def import_foreign(name: str, error: Callable[[str], KernelmarkError]) -> Module
 
     Raises:
         UnavailableError: the module is there, but something that it imports is not.
-        KernelmarkError: what ``error`` makes, where there is no such module, or importing it raises.
+        KernelmarkError: what ``error`` makes, where there is no such module, or importing it raises; one
+            that is raised inside passes unchanged.
     """
     try:
-        return importlib.import_module(name)
+        yield
+    except KernelmarkError:
+        raise
     except ImportError as cause:
         named = cause.name or ""
         if isinstance(cause, ModuleNotFoundError) and f"{name}.".startswith(f"{named}."):
