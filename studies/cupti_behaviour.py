@@ -159,7 +159,16 @@ def main() -> None:
     for f in (add, mixed):
         f()
     torch.cuda.synchronize()
-    print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name(0), "tid": threading.get_native_id(), "what": what}))
+    print(
+        json.dumps(
+            {
+                "torch": torch.__version__,
+                "device": torch.cuda.get_device_name(0),
+                "tid": threading.get_native_id(),
+                "what": what,
+            }
+        )
+    )
     if what == "base":
         c.set_thread_id_type(c.ActivityThreadIdType.SYSTEM)
         ask("selective", lambda: [passes(add), GOT[:12]])
@@ -179,13 +188,15 @@ def main() -> None:
             (leaf * leaf).sum().backward()
 
         backward()
-        ask("backward", lambda: [passes(backward, 2), [g for g in GOT if g[0] in ("api", "external", "kernel")][:16]])
+        ask(
+            "backward",
+            lambda: [passes(backward, 2), [g for g in GOT if g[0] in ("api", "external", "kernel")][:16]],
+        )
         g = torch.cuda.CUDAGraph()
         with torch.cuda.graph(g):
             torch.add(x, y)
             torch.add(x, y)
         ask("graph", lambda: [passes(g.replay, 2), GOT[:12]])
-        import triton
         import triton.language as tl
 
         globals()["tl"] = tl
@@ -199,16 +210,28 @@ def main() -> None:
     elif what == "apis":
         # in which order must single APIs and the kinds be switched on, for only the single ones to be traced?
         def select(value):
-            for m in wanted_exact(c.runtime_api_trace_cbid, ("cudaLaunch", "cudaMemcpy", "cudaMemset", "cudaGraphLaunch")):
+            for m in wanted_exact(
+                c.runtime_api_trace_cbid, ("cudaLaunch", "cudaMemcpy", "cudaMemset", "cudaGraphLaunch")
+            ):
                 c.activity_enable_runtime_api(int(m), value)
-            for m in wanted_exact(c.driver_api_trace_cbid, ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch")):
+            for m in wanted_exact(
+                c.driver_api_trace_cbid, ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch")
+            ):
                 c.activity_enable_driver_api(int(m), value)
 
         def deselect_others(value=0):
             bad = 0
             for enum, words, enable in (
-                (c.runtime_api_trace_cbid, ("cudaLaunch", "cudaMemcpy", "cudaMemset", "cudaGraphLaunch"), c.activity_enable_runtime_api),
-                (c.driver_api_trace_cbid, ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch"), c.activity_enable_driver_api),
+                (
+                    c.runtime_api_trace_cbid,
+                    ("cudaLaunch", "cudaMemcpy", "cudaMemset", "cudaGraphLaunch"),
+                    c.activity_enable_runtime_api,
+                ),
+                (
+                    c.driver_api_trace_cbid,
+                    ("cuLaunch", "cuMemcpy", "cuMemset", "cuGraphLaunch"),
+                    c.activity_enable_driver_api,
+                ),
             ):
                 for name, m in enum.__members__.items():
                     if not name.startswith(words):
@@ -247,7 +270,12 @@ def main() -> None:
                 tally[g[0]] = tally.get(g[0], 0) + 1
             kernels = {g[4] for g in GOT if g[0] in ("kernel", "copy", "memset")}
             externals = {g[3] for g in GOT if g[0] == "external"}
-            return {"tally": tally, "unmatched": len(kernels - externals), "bad": bad, "ms": [1e3 * (t1 - t0), 1e3 * (t2 - t1)]}
+            return {
+                "tally": tally,
+                "unmatched": len(kernels - externals),
+                "bad": bad,
+                "ms": [1e3 * (t1 - t0), 1e3 * (t2 - t1)],
+            }
 
         other = torch.empty_like(big)
         mm = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
@@ -258,16 +286,19 @@ def main() -> None:
             torch.mm(mm, mm)
 
         mixed2()
-        BOTH = (*KINDS, "RUNTIME", "DRIVER")
-        ask("kinds alone", lambda: [measure(kinds=BOTH), measure(kinds=BOTH)])
+        both = (*KINDS, "RUNTIME", "DRIVER")
+        ask("kinds alone", lambda: [measure(kinds=both), measure(kinds=both)])
         ask("runtime kind alone", lambda: measure(kinds=(*KINDS, "RUNTIME")))
         ask("driver kind alone", lambda: measure(kinds=(*KINDS, "DRIVER")))
-        ask("kinds, then the others off", lambda: [measure(kinds=BOTH, after=deselect_others), measure(kinds=BOTH)])
-        ask("others on again", lambda: [deselect_others(1), measure(kinds=BOTH)])
-        ask("single ones, then kinds", lambda: measure(before=lambda: select(1), kinds=BOTH))
+        ask(
+            "kinds, then the others off",
+            lambda: [measure(kinds=both, after=deselect_others), measure(kinds=both)],
+        )
+        ask("others on again", lambda: [deselect_others(1), measure(kinds=both)])
+        ask("single ones, then kinds", lambda: measure(before=lambda: select(1), kinds=both))
         ask("single ones after the external kind only", lambda: measure(after=lambda: select(1)))
         ask("single ones before the external kind only", lambda: measure(before=lambda: select(1)))
-        ask("an example", lambda: [g for g in GOT][:12])
+        ask("an example", lambda: GOT[:12])
     elif what == "kineto":
         ask("before", lambda: passes(add))
         from torch.profiler import ProfilerActivity, profile
@@ -300,7 +331,7 @@ def main() -> None:
         import triton.profiler as proton
 
         def session():
-            s = proton.start("/tmp/proton_study", hook=None)
+            proton.start("/tmp/proton_study", hook=None)
             with proton.scope("a"):
                 add()
             torch.cuda.synchronize()

@@ -18,6 +18,7 @@ from kernelmark.errors import (
     ImplementationError,
     InputsModifiedError,
     KernelmarkError,
+    UsageError,
     VerificationError,
 )
 from kernelmark.harness.implementation import Implementation, Unavailable
@@ -167,11 +168,13 @@ def check_again(checked: Checked, finding: Finding, device: Device) -> None:
 def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> _Expectation:
     if not declaration.checked:
         return _Expectation(status=declaration.status, note=declaration.note)
-    case = plan.case
+    case, reference = plan.case, plan.case.reference
+    if reference is None:  # refused before; said again for the type
+        raise UsageError(f"{case.id} declares a check and has no reference")
     try:
         # a copy where the result is a view of the inputs: an implementation that writes them must not
         # be able to write the answer too
-        value = detached_copy(case.reference(*case.inputs), case.inputs)
+        value = detached_copy(reference(*case.inputs), case.inputs)
         device.synchronize()
     except KernelmarkError:
         raise
@@ -233,7 +236,7 @@ def _call(finding: Finding, implementation: Implementation, checked: Checked, de
     outputs = None
     try:
         outputs = _run_once(implementation, case.inputs, device)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises becomes its row
         if is_out_of_memory(error):
             device.release_memory()
             raised: VerificationError = DeviceMemoryError(
@@ -288,7 +291,9 @@ def _call_on_other_values(
             checked.guard.restore()
             private.restore()
     except Exception as error:  # noqa: BLE001 - an op may refuse values that were only permuted
-        finding.notes.append(f"not called on other values first: it raised {_named(error)} on permuted inputs")
+        finding.notes.append(
+            f"not called on other values first: it raised {_named(error)} on permuted inputs"
+        )
     finally:
         checked.guard.restore()
         private.restore()
@@ -309,7 +314,8 @@ def _summary(verdict: Verdict) -> str:
     worst = max(verdict.outputs, key=lambda o: o.error_over_tolerance or 0.0)
     if worst.max_abs_error is None:
         return worst.message or verdict.message
-    return f"{worst.output}: worst error {worst.max_abs_error:.3g}, {worst.mismatched} of {worst.total} beyond {worst.tolerance}"
+    beyond = f"{worst.mismatched} of {worst.total} beyond {worst.tolerance}"
+    return f"{worst.output}: worst error {worst.max_abs_error:.3g}, {beyond}"
 
 
 def _named(error: BaseException) -> str:

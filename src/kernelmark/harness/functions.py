@@ -19,7 +19,9 @@ __all__ = ["compare"]
 class _Given:
     """A workload made of what the caller passed."""
 
-    def __init__(self, inputs: tuple[Any, ...], reference: Callable[..., Any] | None, declaration: Any) -> None:
+    def __init__(
+        self, inputs: tuple[Any, ...], reference: Callable[..., Any] | None, declaration: Any
+    ) -> None:
         self.inputs, self.reference, self.declaration = inputs, reference, declaration
 
     def gen_inputs(self) -> tuple[Any, ...]:
@@ -60,17 +62,24 @@ def compare(
     if not isinstance(implementations, Mapping) or not implementations:
         raise UsageError('compare() takes a mapping such as {"mine": fn, "torch": ref}, ours first')
     if not isinstance(inputs, tuple):
-        raise UsageError(f"inputs must be a tuple, got {type(inputs).__name__}; for one input write inputs=(x,)")
+        raise UsageError(
+            f"inputs must be a tuple, got {type(inputs).__name__}; for one input write inputs=(x,)"
+        )
     (ours, value), *others = implementations.items()
     implementation = as_implementation(ours, value)
     if not isinstance(implementation, Implementation):
-        raise UsageError(f"{ours!r} comes first, so it is ours, and it is unavailable: {implementation.reason}")
+        raise UsageError(
+            f"{ours!r} comes first, so it is ours, and it is unavailable: {implementation.reason}"
+        )
     session = Session(_on_device_of(inputs, options or SessionOptions()))
     outcome = "failed"
     with use_session(session):
         declaration = verification if verification is not None else _default(reference)
         case = Case(
-            ours, lambda: _Given(inputs, reference, declaration), params=_params(inputs), count_copies=count_copies
+            ours,
+            lambda: _Given(inputs, reference, declaration),
+            params=_params(inputs),
+            count_copies=count_copies,
         )
         try:
             comparison = run_plan(make_plan(case, (ours, implementation), dict(others)), session)
@@ -103,7 +112,9 @@ def _on_device_of(inputs: tuple[Any, ...], options: SessionOptions) -> SessionOp
 
 def _params(inputs: tuple[Any, ...]) -> dict[str, str]:
     return {
-        f"input[{i}]": f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}" if hasattr(x, "shape") else repr(x)[:60]
+        f"input[{i}]": f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+        if hasattr(x, "shape")
+        else repr(x)[:60]
         for i, x in enumerate(inputs)
     }
 

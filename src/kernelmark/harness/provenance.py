@@ -74,7 +74,11 @@ def _git(folder: Path) -> tuple[str | None, bool | None]:
     def run(*arguments: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+                ["git", "-C", str(folder), *arguments],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -37,7 +37,9 @@ class Comparison:
         for row in self.rows:
             if row.implementation == name:
                 return row
-        raise UsageError(f"no implementation {name!r} in {self.case}; there are {[r.implementation for r in self.rows]}")
+        raise UsageError(
+            f"no implementation {name!r} in {self.case}; there are {[r.implementation for r in self.rows]}"
+        )
 
     def ratio(self, name: str) -> Ratio | None:
         """Give baseline time over our time for the baseline ``name``; ``None`` where they cannot be compared."""
@@ -162,7 +164,9 @@ def _raise_failures(checked: Checked, comparison: Comparison) -> None:
 def _require_baselines(comparison: Comparison) -> None:
     missing = [f"{r.implementation} ({r.note})" for r in comparison if r.check is Check.UNAVAILABLE]
     if missing:
-        raise UnavailableError(f"{comparison.case}: baselines are required here, but missing: {', '.join(missing)}")
+        raise UnavailableError(
+            f"{comparison.case}: baselines are required here, but missing: {', '.join(missing)}"
+        )
 
 
 def _check_op(op: Any, case: Any) -> None:
@@ -179,5 +183,7 @@ def _check_op(op: Any, case: Any) -> None:
     elif issubclass(found, wanted):
         what = f"{found.__name__}, a subclass of it; a report names the manifest op, so pass that"
     else:
-        what = f"{found.__module__}.{found.__qualname__}; adapt the call in the binder of the op's entry instead"
+        what = (
+            f"{found.__module__}.{found.__qualname__}; adapt the call in the binder of the op's entry instead"
+        )
     raise UsageError(f"case {case.id} is for {wanted.__name__}, and Runner got {what}")

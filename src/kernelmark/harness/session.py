@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.device import Device, measure_probe, open_device
-from kernelmark.errors import ProfileError, UsageError
+from kernelmark.errors import ProfileError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
 from kernelmark.records import (
     FORMAT_VERSION,
@@ -88,9 +88,7 @@ class Session:
 
     def timing_options(self, *, count_copies: bool) -> TimingOptions:
         """Give the timing options of this run for a case with this copy policy."""
-        return TimingOptions(
-            budget=self.options.budget, cache=self.options.cache, count_copies=count_copies
-        )
+        return TimingOptions(budget=self.options.budget, cache=self.options.cache, count_copies=count_copies)
 
     def start(self) -> RunHeader:
         """Describe the run, and start its record where it has a folder; does nothing the second time.
@@ -133,8 +131,10 @@ class Session:
         if self.options.verify_only:
             return ()
         try:
-            self.profile = cpu_profile(self.device) if record.kind == "cpu" else find_profile(record)
-        except ProfileError as error:
+            found = find_profile(record)
+            # a CPU has no datasheet figure worth having, so its ceilings are measured, once
+            self.profile = found or (cpu_profile(self.device) if record.kind == "cpu" else None)
+        except (ProfileError, UnavailableError) as error:
             return (f"no speed of light: {error}",)
         return () if self.profile else (f"no speed of light: no hardware profile matches {record.name!r}",)
 

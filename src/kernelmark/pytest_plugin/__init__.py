@@ -19,7 +19,11 @@ __all__: list[str] = []
 _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (
         ("--kernelmark-verify", "--tileops-verify"),
-        {"action": "store_true", "dest": "kernelmark_verify", "help": "check every implementation, time nothing"},
+        {
+            "action": "store_true",
+            "dest": "kernelmark_verify",
+            "help": "check every implementation, time nothing",
+        },
     ),
     (
         ("--kernelmark-device",),
@@ -104,11 +108,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
             _run(item.config).released()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+    """Leave out the dot of a case that passed: it has a line of its own."""
+    run = _RUNS.get(id(config))
+    if run is not None and report.when == "call" and report.passed and run.unprinted():
+        return "passed", "", "PASSED"
+    return None
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Write the progress line of a case."""
     run = _RUNS.get(id(getattr(report, "_kernelmark_config", None)))
     if run is not None and report.when == "call":
-        run.progress(report)
+        run.progress()
 
 
 @pytest.hookimpl(wrapper=True)

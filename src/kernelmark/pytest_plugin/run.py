@@ -70,7 +70,11 @@ class BenchmarkRun:
         if self.session.header is not None:
             self.session.device.release_memory()
 
-    def progress(self, report: pytest.TestReport) -> None:
+    def unprinted(self) -> bool:
+        """Whether there are rows that no progress line has shown yet."""
+        return len(self.session.rows) > self._printed
+
+    def progress(self) -> None:
         """Write one line for the rows made since the last one."""
         rows = self.session.rows[self._printed :]
         self._printed = len(self.session.rows)
@@ -114,10 +118,10 @@ def _options(config: pytest.Config) -> SessionOptions:
     }
     out = config.getoption("--kernelmark-out")
     return SessionOptions(
-        device=config.getoption("--kernelmark-device"),
+        device=str(config.getoption("--kernelmark-device")),
         timer=config.getoption("--kernelmark-timer"),
-        verify_only=config.getoption("kernelmark_verify"),
-        require_baselines=config.getoption("--require-baselines"),
+        verify_only=bool(config.getoption("kernelmark_verify")),
+        require_baselines=bool(config.getoption("--require-baselines")),
         cache=Cache(config.getoption("--kernelmark-cache")),
         budget=Budget(**{name: value for name, value in given.items() if value is not None}),
         out=Path(out) if out else config.rootpath / "runs" / run_name(),

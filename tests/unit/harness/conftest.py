@@ -17,12 +17,10 @@ TOY = Path(__file__).parents[2] / "data" / "toy_library"
 QUICK = Budget(warmup_ms=0.01, sample_ms=0.01, min_count=4, max_count=4, blocks=2)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Calibrate the CPU once for all tests here, in a folder that goes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
+@pytest.fixture(autouse=True)
+def _given_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a profile for any CPU, so that no test waits for a calibration."""
+    monkeypatch.setenv("KERNELMARK_PROFILES", str(TOY.parent / "profiles"))
 
 
 @pytest.fixture

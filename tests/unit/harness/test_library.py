@@ -39,7 +39,9 @@ def test_an_op_registered_twice_fails_with_both_places(copy: Path) -> None:
     (copy / "copied_cases" / "again.py").write_text(
         "from kernelmark import Entry\nENTRIES = {'ScaleOp': Entry(None)}\n"
     )
-    with pytest.raises(EntryError, match=r"ScaleOp is registered twice: in copied_cases\.again and in copied"):
+    with pytest.raises(
+        EntryError, match=r"ScaleOp is registered twice: in copied_cases\.again and in copied"
+    ):
         library_at(copy)
 
 
@@ -48,7 +50,9 @@ def test_an_entry_that_names_no_op_fails_with_near_names(copy: Path) -> None:
     (copy / "copied_cases" / "again.py").write_text(
         "from kernelmark import Entry\nENTRIES = {'ScalesOp': Entry(None)}\n"
     )
-    with pytest.raises(EntryError, match=r"names 'ScalesOp', which the manifest does not have; near names: ScaleOp"):
+    with pytest.raises(
+        EntryError, match=r"names 'ScalesOp', which the manifest does not have; near names: ScaleOp"
+    ):
         library_at(copy)
 
 

@@ -284,7 +284,11 @@ def test_wrong_structure_fails_before_numbers(wrong: Any, words: str) -> None:
     ("declaration", "check", "has_ratio"),
     [
         (Exact(), Check.VERIFIED, True),
-        (Custom(lambda got, expected: torch.testing.assert_close(got, expected), "by hand"), Check.CUSTOM, True),
+        (
+            Custom(lambda got, expected: torch.testing.assert_close(got, expected), "by hand"),
+            Check.CUSTOM,
+            True,
+        ),
         (Unestablished("no rule yet"), Check.UNVERIFIED, False),
         (ReferenceInfeasible("too large"), Check.UNVERIFIED, False),
         (Noncomparable("random"), Check.NONCOMPARABLE, False),
@@ -367,7 +371,9 @@ def test_the_reference_with_other_args_or_a_reset_is_checked(options: dict[str, 
 
 @pytest.mark.spec("T23")
 def test_a_noncomparable_implementation_is_timed_and_its_error_is_shown_as_information() -> None:
-    found = compare({"vendor": Implementation(run=lambda x: x * 2.5, noncomparable_reason="rounds otherwise")})
+    found = compare(
+        {"vendor": Implementation(run=lambda x: x * 2.5, noncomparable_reason="rounds otherwise")}
+    )
     row = found.row("vendor")
     assert row.check is Check.NONCOMPARABLE
     assert row.note == "rounds otherwise"
@@ -453,7 +459,9 @@ def test_an_answer_kept_by_address_is_found() -> None:
         compare({"caching": caching})
 
 
-def test_an_implementation_that_stops_working_after_its_check_fails_while_it_is_timed(session: Session) -> None:
+def test_an_implementation_that_stops_working_after_its_check_fails_while_it_is_timed(
+    session: Session,
+) -> None:
     calls = []
     last: list[torch.Tensor] = []
 

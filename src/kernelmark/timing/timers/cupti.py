@@ -119,8 +119,8 @@ class CuptiTimer(Timer):
         records = self._pass(self._known_call(), _nothing, 2, BUFFER_BYTES)
         if len(records.activities) < 2 or not records.externals:
             raise InstrumentConflictError(
-                f"CUPTI gave {len(records.activities)} activity and {len(records.externals)} correlation records for two"
-                " calls that launch kernels: another profiler has taken it in this process, or cupti-python does not"
+                f"CUPTI gave {len(records.activities)} activity and {len(records.externals)} correlation records"
+                " for two calls that launch kernels: another profiler has taken it in this process, or cupti-python does not"
                 " match the CUPTI that torch loads. Use a process in which no other profiler has run, install"
                 " the cupti-python of torch's CUDA version, or ask for device_events"
             )

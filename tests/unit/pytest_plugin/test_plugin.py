@@ -1,0 +1,287 @@
+"""The plugin as a user runs it: pytest in a process of its own, on a library of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelmark.records import Check, read_run
+
+TOY = Path(__file__).parents[2] / "data" / "toy_library"
+
+QUICK = (
+    "--kernelmark-cache=warm",
+    "--kernelmark-sample-ms=0.01",
+    "--kernelmark-blocks=2",
+    "--kernelmark-device=cpu",
+)
+
+SETTINGS = {"KERNELMARK_PROFILES": str(TOY.parent / "profiles"), "COLUMNS": "120"}
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A copy of the toy library, to add benchmarks to."""
+    root = tmp_path / "library"
+    shutil.copytree(TOY, root, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+@pytest.fixture
+def run(library: Path, tmp_path: Path) -> Run:
+    """Run pytest in the library; the run is kept in ``tmp_path/out``."""
+
+    def go(*arguments: str, quick: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            "pyproject.toml",
+            *arguments,
+        ]
+        if quick:
+            command += [*QUICK, f"--kernelmark-out={tmp_path / 'out'}"]
+        environment = {**os.environ, **SETTINGS, "PYTHONPATH": str(library)}
+        return subprocess.run(
+            command,
+            cwd=library,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            **options,  # type: ignore[call-overload]
+        )
+
+    return go
+
+
+def bench(library: Path, body: str, name: str = "bench_extra.py") -> str:
+    """Write a benchmark of ``AddOp`` whose comparison is ``body``; gives its path."""
+    path = library / "benches" / name
+    path.write_text(
+        "import time\nimport pytest\nimport torch\nfrom toy_ops import AddOp\nimport kernelmark as bench\n\n\n"
+        "@pytest.mark.parametrize('case', bench.cases(AddOp), ids=lambda case: case.id)\n"
+        "def test_extra(case):\n"
+        f"    bench.Runner(AddOp(), case).compare({body})\n"
+    )
+    return f"benches/{name}"
+
+
+@pytest.mark.spec("T2", "T36")
+def test_a_benchmark_file_gives_a_table_a_record_and_reports(run: Run, tmp_path: Path) -> None:
+    done = run("benches/bench_scale.py", f"--junit-xml={tmp_path / 'junit.xml'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "out"
+    stored = read_run(out)
+    assert [(r.case, r.implementation) for r in stored.rows][:3] == [
+        ("ScaleOp-small-float32", "toy"),
+        ("ScaleOp-small-float32", "torch"),
+        ("ScaleOp-small-float64", "toy"),
+    ]
+    assert stored.end is not None
+    assert stored.end.outcome == "completed"
+    assert f"{out / 'report.md'}" in done.stdout
+    assert "ScaleOp-wide-float32" in done.stdout
+    assert {p.name for p in out.iterdir()} == {"records.jsonl", "report.md", "report.json", "report.csv"}
+    properties = ElementTree.parse(tmp_path / "junit.xml").findall(".//testcase/properties/property")
+    assert any("ratio" in (p.get("name") or "") for p in properties)
+    assert re.search(r"^ScaleOp-small-float32: toy", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.spec("T27")
+@pytest.mark.parametrize("option", ["--tileops-verify", "--kernelmark-verify"])
+def test_verifying_times_nothing_and_prints_each_error_against_its_tolerance(
+    run: Run, tmp_path: Path, option: str
+) -> None:
+    done = run("benches/bench_scale.py", option, "-k", "AddOp or add")
+    assert done.returncode == 0, done.stdout
+    rows = read_run(tmp_path / "out").rows
+    assert rows
+    assert all(r.timing is None for r in rows)
+    assert "rtol" in done.stdout
+    assert "checks only" in done.stdout
+
+
+@pytest.mark.spec("T27")
+def test_verifying_fails_the_test_of_a_wrong_implementation(run: Run, library: Path, tmp_path: Path) -> None:
+    done = run(bench(library, "{'bad': lambda x, y: x}"), "--tileops-verify")
+    assert done.returncode == 1
+    assert "bad does not match the reference" in done.stdout
+    assert [r.check for r in read_run(tmp_path / "out").rows] == [Check.VERIFIED, Check.FAILED]
+
+
+@pytest.mark.spec("T1", "T3")
+def test_collecting_opens_no_device_and_an_op_without_an_entry_fails_there(
+    run: Run, library: Path, tmp_path: Path
+) -> None:
+    done = run("benches/bench_scale.py", "--collect-only", "-q", "--kernelmark-device=cuda:7")
+    assert done.returncode == 0, done.stdout
+    assert not (tmp_path / "out").exists()
+    path = bench(library, "{}")
+    source = (library / path).read_text().replace("AddOp", "LonelyOp")
+    (library / path).write_text(source)
+    done = run(path, "--collect-only")
+    assert done.returncode == 2
+    assert "LonelyOp has no entry in toy_cases" in done.stdout
+
+
+def test_a_device_that_is_not_there_fails_with_what_there_is(run: Run) -> None:
+    done = run("benches/bench_scale.py", "--kernelmark-device=cuda:7", quick=False)
+    assert done.returncode == 1
+    assert "cuda:7" in done.stdout + done.stderr
+
+
+@pytest.mark.spec("T14")
+def test_baselines_can_be_required(run: Run, library: Path, tmp_path: Path) -> None:
+    path = bench(library, "{'gone': bench.Unavailable('no such library'), 'torch': case.reference}")
+    assert run(path).returncode == 0
+    shutil.rmtree(tmp_path / "out")
+    done = run(path, "--require-baselines")
+    assert done.returncode == 1
+    assert "gone (no such library)" in done.stdout
+    assert len(read_run(tmp_path / "out").rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("{'x': lambda x, y: 1 / 0}", "x raised ZeroDivisionError"),
+        ("{'x': lambda x, y: None}", "None"),
+        ("{'x': lambda x, y: (x + y)[:3]}", "shape"),
+        ("{'x': lambda x, y: (x + y).double()}", "float64"),
+        ("{'x': lambda x, y: x.add_(y)}", "x wrote to the inputs"),
+        ("{'x': lambda x, y: torch.empty(2**60)}", "x ran out of memory"),
+    ],
+)
+def test_a_bad_implementation_is_a_failed_row_and_the_other_tests_go_on(
+    run: Run, library: Path, tmp_path: Path, body: str, words: str
+) -> None:
+    done = run(bench(library, body), "benches/bench_scale.py")
+    assert done.returncode == 1
+    assert words in done.stdout
+    stored = read_run(tmp_path / "out")
+    assert [r.check for r in stored.rows if r.implementation == "x"] == [Check.FAILED]
+    assert len(stored.rows) == 10
+    assert stored.end is not None
+    assert stored.end.outcome == "failed"
+
+
+@pytest.mark.spec("T6")
+def test_a_cases_data_is_released_when_its_test_ends_also_when_it_fails(run: Run, library: Path) -> None:
+    path = library / "benches" / "bench_release.py"
+    path.write_text(
+        "import gc, weakref\nimport pytest\nfrom toy_ops import AddOp\nimport kernelmark as bench\n\n"
+        "CASES = bench.cases(AddOp)\nSEEN = []\n\n\n"
+        "@pytest.mark.parametrize('case', CASES)\n"
+        "def test_fails(case):\n    SEEN.append(weakref.ref(case.inputs[0]))\n    assert False\n\n\n"
+        "def test_after():\n    gc.collect()\n    assert not CASES[0]._made\n"
+    )
+    done = run("benches/bench_release.py")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+
+
+def test_timing_under_xdist_is_refused_and_verifying_is_not(run: Run) -> None:
+    pytest.importorskip("xdist")
+    done = run("benches/bench_scale.py", "-n", "2")
+    assert done.returncode != 0
+    assert "cannot time under pytest-xdist" in done.stdout + done.stderr
+
+
+def test_an_output_folder_that_cannot_be_written_is_told_before_anything_runs(
+    run: Run, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = run("benches/bench_scale.py", *QUICK, f"--kernelmark-out={blocked / 'out'}", quick=False)
+    assert done.returncode == 1
+    assert "cannot make the folder" in done.stdout
+
+
+def test_a_full_disk_stops_the_rows_and_keeps_those_before(run: Run, tmp_path: Path) -> None:
+    """The limit on file size stands for the disk: the write fails in the same place."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
+
+    done = run("benches/bench_scale.py", "-p", "no:cacheprovider", preexec_fn=limit)
+    assert done.returncode == 1
+    assert "earlier rows are intact" in done.stdout
+    stored = read_run(tmp_path / "out")
+    assert 0 < len(stored.rows) < 8
+
+
+def test_interrupting_a_run_keeps_every_row_made_before_and_says_so(library: Path, tmp_path: Path) -> None:
+    bench(library, "{'slow': lambda x, y: time.sleep(60)}", "bench_slow.py")
+    environment = {**os.environ, **SETTINGS, "PYTHONPATH": str(library)}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    command += [
+        "benches/bench_scale.py",
+        "benches/bench_slow.py",
+        *QUICK,
+        f"--kernelmark-out={tmp_path / 'out'}",
+    ]
+    with subprocess.Popen(
+        command, cwd=library, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        records = tmp_path / "out" / "records.jsonl"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and (not records.exists() or records.read_text().count("\n") < 9):
+            time.sleep(0.1)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    stored = read_run(tmp_path / "out")
+    assert len(stored.rows) == 8
+    assert stored.end is not None
+    assert stored.end.outcome == "interrupted"
+    assert "report.md" in output
+
+
+def test_a_run_without_cases_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_plain.py").write_text(
+        "import sys\n\n\ndef test_nothing_heavy():\n    assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "kernelmark" not in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_collecting_a_thousand_cases_takes_no_torch_work(run: Run, library: Path) -> None:
+    """The time is measured by ``scripts``; here only that it works and stays a single manifest read."""
+    rows = "".join(
+        f"      - {{label: case-{i}, source: made, dims: {{N: {i + 1}}}, dtypes: [{{T: float32}}]}}\n"
+        for i in range(1000)
+    )
+    manifest = library / "manifest" / "scale.yaml"
+    text = manifest.read_text()
+    head, tail = text.split("  AddOp:")[0], text.split("  AddOp:")[1]
+    add, lonely = tail.split("  LonelyOp:")
+    add = add[: add.index("      - label")] + rows
+    manifest.write_text(f"{head}  AddOp:{add}  LonelyOp:{lonely}")
+    done = run("benches/bench_scale.py", "--collect-only", "-q")
+    assert "1003 tests collected" in done.stdout, done.stdout[-2000:]
