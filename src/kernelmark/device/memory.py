@@ -14,7 +14,7 @@ _NO_LIMIT = 1 << 60  # control groups write "no limit" as a number near 2**63
 # What torch raises as a plain RuntimeError: its CPU allocator, the allocators of some accelerators, cuBLAS.
 _MESSAGES = re.compile(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bout of memory\b"
-    r"|\bOUT_OF_(?:DEVICE_|HOST_)?MEMORY\b|_STATUS_ALLOC_FAILED\b",
+    r"|OUT_OF_(?:DEVICE_|HOST_)?MEMORY\b|_STATUS_ALLOC_FAILED\b",
     re.IGNORECASE,
 )
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelmark import probe
+from kernelmark.probe import module
 from kernelmark.records import Telemetry
 
 __all__ = ["NvmlReader", "others_on_device", "throttle_reasons"]
@@ -42,7 +42,7 @@ class NvmlReader:
         self._nvml: Any = None
         self._handle: Any = None
         self._ask_reasons: Callable[[Any], int] | None = None
-        found = probe.module("pynvml", extra="cuda")
+        found = module("pynvml", extra="cuda")
         if not found:
             self.reason = found.detail
             return

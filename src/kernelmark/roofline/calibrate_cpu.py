@@ -126,7 +126,7 @@ def measure_ceilings(device: DeviceRecord) -> Ceilings:
 
 
 def _buffer_bytes(last_level: int, free: int | None) -> int:
-    """Give twice the last-level cache, so that nothing is found there; at most an eighth of the free memory."""
+    """Give twice the last-level cache, so that nothing is found there; at most an eighth of free memory."""
     wanted = max(2 * last_level, _SMALLEST_BUFFER)
     return wanted if free is None else min(wanted, free // _LARGEST_SHARE)
 
