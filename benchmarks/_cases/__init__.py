@@ -1,0 +1,1 @@
+"""The case registry: one module for each family, each with its ENTRIES."""

@@ -1,0 +1,1 @@
+"""The ops, by the names that the manifest uses."""
