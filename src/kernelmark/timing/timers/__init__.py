@@ -23,11 +23,13 @@ class TimerEntry:
 
     name: str
     target: str
-    serves: Literal["any device", "accelerators"]
+    serves: Literal["any device", "accelerators", "NVIDIA devices"]
     reads: str
 
     def serves_kind(self, kind: str) -> bool:
         """Whether the timer works on devices of this kind."""
+        if self.serves == "NVIDIA devices":
+            return kind == "cuda"
         return self.serves == "any device" or kind not in SYNCHRONOUS_KINDS
 
     def load(self) -> type[Timer]:
@@ -42,6 +44,12 @@ TIMERS: tuple[TimerEntry, ...] = (
         "kernelmark.timing.timers.host:HostTimer",
         "any device",
         "the host's clock around the call, and around the wait for the device where there is one to wait for",
+    ),
+    TimerEntry(
+        "cupti",
+        "kernelmark.timing.timers.cupti:CuptiTimer",
+        "NVIDIA devices",
+        "the device's own records of each kernel, copy and memset, each attributed to its call",
     ),
     TimerEntry(
         "device_events",
