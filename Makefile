@@ -16,7 +16,7 @@ setup: ## make the environment in .venv, with the versions of constraints.txt
 	@$(PYTHON) scripts/setup_env.py $(VENV)
 
 test: setup ## run the tests; ARGS="-k name" picks some
-	@echo "==> test: pytest tests $(ARGS)"
+	@echo '==> test: pytest $(strip tests $(ARGS))'
 	@$(RUN) -m pytest tests $(ARGS)
 
 lint: setup ## check style, types and the direction of imports
@@ -36,6 +36,6 @@ DEMO_smallest := benchmarks/ops -k "router and float32"
 OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 demo: setup ## benchmark this repository's ops on the best device here; DEMO=smallest runs one case
-	@echo '==> demo: pytest $(DEMO_$(DEMO)) $(ARGS), on the best device here'
+	@echo '==> demo: pytest $(strip $(DEMO_$(DEMO)) $(ARGS)), on the best device here'
 	@$(RUN) -m pytest $(DEMO_$(DEMO)) --kernelmark-out $(OUT) $(ARGS)
 	@echo "==> demo: the report is in $(OUT)"
