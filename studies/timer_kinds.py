@@ -77,7 +77,8 @@ def main() -> None:
                         continue
                     gap = "" if t.gap_ns is None else f"gap {t.gap_ns / 1e3:8.2f}"
                     print(
-                        f"{label:48} busy {t.device_busy.median_ns / 1e3:8.2f} latency {t.latency.median_ns / 1e3:8.2f} {gap}"
+                        f"{label:48} busy {t.device_busy.median_ns / 1e3:8.2f}"
+                        f" latency {t.latency.median_ns / 1e3:8.2f} {gap}"
                         f" n {t.n_kernels} {t.n_copies} {t.n_memsets} samples {t.device_busy.samples}"
                         f" p10 {(t.device_busy.p10_ns or 0) / 1e3:.2f} p90 {(t.device_busy.p90_ns or 0) / 1e3:.2f}",
                         flush=True,

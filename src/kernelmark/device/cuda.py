@@ -25,7 +25,7 @@ class CudaDevice:
     """
 
     kind = "cuda"
-    default_timer = "device_events"
+    default_timer = "cupti"
 
     def __init__(self, index: int = 0) -> None:
         import torch
@@ -37,6 +37,8 @@ class CudaDevice:
         self.torch_name = f"cuda:{index}"
         self._torch = torch
         self._hip = torch.version.hip is not None
+        if self._hip:  # an AMD device answers to the same name, and has no CUPTI
+            self.default_timer = "device_events"
         self._properties = torch.cuda.get_device_properties(index)
         self._persisting = None if self._hip else PersistingL2(index)
         self._nvml = None if self._hip else NvmlReader(*_addresses(self._properties))

@@ -120,9 +120,9 @@ class CuptiTimer(Timer):
         if len(records.activities) < 2 or not records.externals:
             raise InstrumentConflictError(
                 f"CUPTI gave {len(records.activities)} activity and {len(records.externals)} correlation records"
-                " for two calls that launch kernels: another profiler has taken it in this process, or cupti-python does not"
-                " match the CUPTI that torch loads. Use a process in which no other profiler has run, install"
-                " the cupti-python of torch's CUDA version, or ask for device_events"
+                " for two calls that launch kernels: another profiler has taken it in this process, or"
+                " cupti-python does not match the CUPTI that torch loads. Use a process in which no other profiler"
+                " has run, install the cupti-python of torch's CUDA version, or ask for device_events"
             )
 
     def _prove_loss_counter(self) -> bool:
