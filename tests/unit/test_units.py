@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelmark.units import TimeScale, format_bytes, format_percent, format_ratio, format_time, significant
+from kernelmark.units import (
+    TimeScale,
+    format_bytes,
+    format_percent,
+    format_rate,
+    format_ratio,
+    format_time,
+    significant,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +75,10 @@ def test_a_ratio_shows_its_interval_only_if_it_has_one():
 
 def test_a_share_is_shown_in_percent():
     assert format_percent(None) == ""
+    assert format_rate(None, "B/s") == ""
+    assert format_rate(4.8e12, "B/s") == "4.800 TB/s"
+    assert format_rate(347.2e9, "FLOP/s") == "347.2 GFLOP/s"
+    assert format_rate(0.0, "B/s") == "0 B/s"
     assert format_percent(0.1234) == "12.3 %"
 
 

@@ -22,13 +22,15 @@ COLD_ENOUGH = 1.3
 """A probe that reads less than this many times as long as warm was not evicted.
 
 Without a flush the ratio is 0.99 to 1.03 on an H200 and on a CPU, and on the H200 after half its L2 as well.
-After the full flush it is 2.3 on the H200, and 26 on a CPU with 2 MiB of L2 a core and 480 MiB of L3.
+After the full flush it is 2.33 on the H200, and 33 on a CPU with 2 MiB of L2 a core and 480 MiB of L3.
 """
 
 _ROUNDS = 9
 _GPU_BYTES = 4 << 20
 _GPU_ROWS = 512
-_SMALLEST = 64 << 10  # below this a call's own cost on a CPU, about 2 µs, hides the memory behind it
+_SMALLEST = 64 << 10  # below this a call's own cost on a CPU, about 1 µs, hides the memory behind it
+# torch sums up to here on one thread. With 16 threads 256 KiB take 17 µs warm, most of it for waking them.
+_LARGEST_ON_CPU = 128 << 10
 
 
 class _Round(NamedTuple):
@@ -84,13 +86,13 @@ def flush_verdict(reading: ProbeReading) -> str:
 def probe_bytes(device: DeviceRecord) -> int:
     """Say how much to read: well inside the cache nearest to where the work is done.
 
-    An eighth of the largest cache of a CPU's core, so that a warm read never leaves it: of 2 MiB that gave 26
-    to 37 times, half of it 15 to 25 times. 4 MiB on a GPU, or a quarter of its L2.
+    Up to an eighth of the largest cache of a CPU's core, so that a warm read never leaves it. 4 MiB on a GPU, or
+    a quarter of its L2.
     """
     sizes = list(device.cache_bytes.values())
     if device.kind in ("cpu", "fake"):
         private = sizes[-2] if len(sizes) > 1 else (device.last_level_cache_bytes or 0) // 8
-        return max(_SMALLEST, private // 8)
+        return min(_LARGEST_ON_CPU, max(_SMALLEST, private // 8))
     return min(_GPU_BYTES, max(_SMALLEST, (device.last_level_cache_bytes or _GPU_BYTES * 4) // 4))
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from kernelmark.errors import ProfileError
@@ -55,7 +56,8 @@ def store_calibration(profile: Profile, device: DeviceRecord) -> Path:
         partial.write_text(dump_profile(profile), encoding="utf-8")
         os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to tell
+            partial.unlink(missing_ok=True)
         raise ProfileError(
             f"the calibration cannot be kept in {path.parent}: {error.strerror}; set XDG_CACHE_HOME to a"
             " folder that can be written"

@@ -124,6 +124,8 @@ def _compose(text: str, path: str) -> tuple[yaml.Node | None, Any]:
         raise ProfileError(f"{path}{line}: not YAML: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise ProfileError(f"{path}: not YAML: {error}") from error
+    except RecursionError as error:
+        raise ProfileError(f"{path}: an alias to what it stands in, or nesting without end") from error
 
 
 def _refuse_duplicates(node: yaml.Node | None, path: str) -> None:

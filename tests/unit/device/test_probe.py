@@ -44,7 +44,7 @@ def reading(cold: float, warm: float) -> ProbeReading:
 @pytest.mark.spec("T29")
 def test_after_the_flush_a_read_on_this_cpu_is_cold() -> None:
     found = measure_probe(CpuDevice())
-    # 26 to 37 on a server, less on a laptop whose caches are small beside a call's own cost.
+    # 24 to 39 on a server, less on a laptop whose caches are small beside a call's own cost.
     assert found.ratio > 1.5, found
     assert flush_verdict(found) == ""
 
@@ -93,7 +93,7 @@ def record(kind: str, **sizes: int) -> DeviceRecord:
 @pytest.mark.parametrize(
     ("device", "size"),
     [
-        (record("cpu", L1d=48 << 10, L2=2 * MIB, L3=480 * MIB), 256 << 10),
+        (record("cpu", L1d=48 << 10, L2=2 * MIB, L3=480 * MIB), 128 << 10),
         (record("cpu", L1d=32 << 10, L2=256 << 10, L3=6 * MIB), 64 << 10),
         (record("cpu", L1d=64 << 10, L2=4 * MIB), 64 << 10),
         (record("cpu"), 64 << 10),
