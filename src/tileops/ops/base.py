@@ -11,6 +11,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -79,4 +80,21 @@ class Op(ABC):
             self.backend = "torch composition (no C++ compiler)"
             return self.forward
         self.backend = "torch inductor"
-        return torch.compile(self.forward, dynamic=False, fullgraph=True)
+        return torch.compile(_with_own_code(self.forward), dynamic=False, fullgraph=True)
+
+
+def _with_own_code(method: Any) -> Callable[..., Any]:
+    """Give a bound method a code object of its own.
+
+    Dynamo counts recompilations by code object and refuses the ninth, and every op of a class would share
+    one: the ninth case of a class would fail because of the eight before it.
+    """
+    shared = method.__func__
+    own = FunctionType(
+        shared.__code__.replace(),
+        shared.__globals__,
+        shared.__name__,
+        shared.__defaults__,
+        shared.__closure__,
+    )
+    return MethodType(own, method.__self__)
