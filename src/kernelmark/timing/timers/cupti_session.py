@@ -62,6 +62,7 @@ class CuptiSession:
         self._custom = self._api.ExternalCorrelationKind.CUSTOM0
         self._copy_names = _copy_names(self._api)
         self._readers = _readers(self._api)
+        self._pushed = 0
         self._others = _calls_without_work(self._api)
         try:
             self._api.set_thread_id_type(self._api.ActivityThreadIdType.SYSTEM)
@@ -72,10 +73,12 @@ class CuptiSession:
     def push(self, external_id: int) -> None:
         """Let what this thread launches from here on carry ``external_id``."""
         self._api.activity_push_external_correlation_id(self._custom, external_id)
+        self._pushed += 1
 
     def pop(self) -> None:
         """End the last ``push``."""
         self._api.activity_pop_external_correlation_id(self._custom)
+        self._pushed -= 1
 
     @contextmanager
     def collecting(self, *, buffer_bytes: int = BUFFER_BYTES) -> Iterator[Records]:
@@ -93,6 +96,8 @@ class CuptiSession:
             self._trace_launches_only()
             yield records
         finally:
+            while self._pushed:  # a call that raised left its id
+                self.pop()
             self._api.activity_flush_all(1)
             for kind in _KINDS:
                 self._api.activity_disable(self._api.ActivityKind[kind])
