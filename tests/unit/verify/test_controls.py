@@ -161,6 +161,35 @@ def test_a_custom_check_may_index_with_any_control():
     assert all(r.caught for r in results)
 
 
+def _seen_by_custom(expected, inputs=()):
+    seen = []
+
+    def check(got, expected):
+        seen.append(got)
+        raise AssertionError
+
+    assert all(r.caught for r in run_controls(expected, inputs, Custom(check, "never content")) if r.applied)
+    return seen
+
+
+def test_integers_that_a_custom_check_sees_stay_within_the_range_of_the_answer():
+    for got in _seen_by_custom(torch.tensor([3, 0, 9, 4]), (torch.tensor([10, 0, 0, 0]),)):
+        assert int(got.min()) >= 0
+        assert int(got.max()) <= 9
+
+
+@pytest.mark.parametrize("value", [60000.0, -60000.0])
+def test_floats_that_a_custom_check_sees_are_finite_where_the_answer_is(value):
+    seen = _seen_by_custom(torch.tensor([value, 1.0, value, 3.0]).half())
+    assert len(seen) == 5
+    assert all(bool(got.isfinite().all()) for got in seen)
+
+
+def test_the_mean_is_that_of_the_finite_elements():
+    _, mean, *_ = _seen_by_custom(torch.tensor([1.0, float("inf"), 3.0, float("nan")]))
+    assert mean.tolist() == [2, 2, 2, 2]
+
+
 def test_a_custom_check_that_returns_something_is_an_error_of_use():
     with pytest.raises(UsageError, match="must raise AssertionError"):
         run_controls(_random(4), (), Custom(lambda got, expected: False, "by hand"))

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from kernelmark.verify.elements import piece_size
-from kernelmark.verify.numerics import allowance, compare
+from kernelmark.verify.numerics import allowance, compare, scale_of
 from kernelmark.verify.tolerance import EXACT, Elementwise, Normalised, Reduction, for_dtype
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -94,6 +94,27 @@ def test_a_value_out_of_place_is_worse_than_any_error():
     assert found.worst_index == (2,)
     assert (found.got, found.expected) == ("nan", "0")
     assert found.mismatched == 3
+
+
+def test_it_is_worse_also_where_nothing_may_differ_and_it_comes_in_a_later_piece(monkeypatch):
+    monkeypatch.setattr("kernelmark.verify.elements._PIECE", {"cpu": 1})
+    found = compare(torch.tensor([1e30, NAN, 2e30]), torch.zeros(3), EXACT)
+    assert found.worst_index == (1,)
+    assert compare(torch.tensor([1e29, 1e30]), torch.zeros(2), EXACT).worst_index == (1,)
+
+
+@given(hnp.arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6)), st.integers(1, 5))
+def test_the_root_mean_square_is_the_same_in_pieces(values, piece):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernelmark.verify.elements._PIECE", {"cpu": piece})
+        rms = scale_of(torch.from_numpy(values), Normalised(1e-3)).rms
+    largest = np.abs(values).max()
+    wanted = largest * np.sqrt(np.mean((values / largest) ** 2)) if largest else 0.0
+    assert rms == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_root_mean_square_leaves_out_what_is_not_finite():
+    assert scale_of(torch.tensor([3.0, INF, NAN, -4.0]), Normalised(1)).rms == pytest.approx(12.5**0.5)
 
 
 def test_the_worst_element_is_the_one_furthest_beyond_what_is_allowed_there():

@@ -90,6 +90,16 @@ def test_an_answer_that_holds_one_poison_by_right_is_written():
     assert _two_rounds((flags, numbers), write) == []
 
 
+def test_a_complex_element_of_which_one_part_was_written_is_written():
+    out = torch.zeros(2, dtype=torch.complex64)
+
+    def write():
+        torch.view_as_real(out)[1, 0] = 1
+
+    (found,) = _two_rounds((out,), write)
+    assert found.startswith("outputs[0]: 1 of 2 elements")
+
+
 def test_poison_keeps_to_what_a_view_shows():
     memory = torch.zeros(6, 2)
     poison(memory.t()[0, 1:3], 0)
