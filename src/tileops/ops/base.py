@@ -64,12 +64,12 @@ class Op(ABC):
         return self.launch(*inputs)
 
     @abstractmethod
-    def forward(self, *inputs: Any) -> Any:
-        """Compute as a composition of torch calls."""
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Compute as a composition of torch calls; an op names its inputs."""
 
     @abstractmethod
-    def launch(self, *inputs: Any) -> Any:
-        """Compute with the Triton kernel."""
+    def launch(self, *inputs: Any, **named: Any) -> Any:
+        """Compute with the Triton kernel; the same inputs."""
 
     @abstractmethod
     def eval_roofline(self) -> Work:

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kernelmark.manifest import WorkloadCall
 from kernelmark.manifest.dtypes import DTYPE_BYTES
+from kernelmark.roofline import Work
 
-__all__ = ["forward"]
+__all__ = ["AttentionShape", "forward"]
 
 
-def forward(call: WorkloadCall) -> tuple[int, int]:
-    """Return operations and bytes: the two products over the pairs of query and key that the mask leaves,
-    without the softmax.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionShape:
+    """The sizes of one attention; a causal mask ends where both sequences end."""
 
-    With a causal mask whose end is the end of both sequences, query ``i`` of ``S`` sees ``L - S + i + 1`` of
-    ``L`` keys. Every input is read once and every output written once.
-    """
-    dims = call.dims
-    batch, heads, kv_heads, head_dim = dims["B"], dims["H"], dims["G"], dims["D"]
-    queries, keys = dims["S"], dims["L"]
-    pairs = queries * keys
-    if call.params["causal"]:
-        pairs -= queries * (queries - 1) // 2
-    elements = 2 * batch * head_dim * (queries * heads + keys * kv_heads)
-    flops = 4 * batch * heads * head_dim * pairs
-    return flops, elements * DTYPE_BYTES[call.dtypes["T"]] + 4 * batch * heads * queries
+    batch: int
+    q_length: int
+    kv_length: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    dtype: str
+    causal: bool
+
+    def forward_work(self) -> Work:
+        """Count the two products over the pairs of query and key that the mask leaves, without the softmax.
+
+        Under a causal mask, query ``i`` of ``S`` sees ``L - S + i + 1`` of ``L`` keys. Every input is read
+        once and every output written once.
+        """
+        pairs = self.q_length * self.kv_length
+        if self.causal:
+            pairs -= self.q_length * (self.q_length - 1) // 2
+        rows = self.q_length * self.heads + self.kv_length * self.kv_heads
+        elements = 2 * self.batch * rows * self.head_dim
+        return Work(
+            flops=4 * self.batch * self.heads * self.head_dim * pairs,
+            bytes=elements * DTYPE_BYTES[self.dtype] + 4 * self.batch * self.heads * self.q_length,
+            compute=self.dtype,
+        )
+
+
+def forward(call: WorkloadCall) -> Work:
+    """Count a manifest call of ``AttentionFwdOp``, whose constructor takes all that counts."""
+    return AttentionShape(**call.arguments).forward_work()
