@@ -18,11 +18,13 @@ from kernelmark.errors import KernelmarkError
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "data" / "run_v1"
+# Python buffers what goes to a pipe or a file, and so it does for most users.
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
 def kernelmark(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kernelmark", *map(str, arguments)]
-    facts: dict = {"capture_output": True, "text": True, "check": False, **options}
+    facts: dict = {"capture_output": True, "text": True, "check": False, "env": BUFFERED, **options}
     return subprocess.run(command, **facts)
 
 
@@ -49,7 +51,7 @@ def act(body: str, *before: str, env: dict[str, str] | None = None) -> subproces
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **(env or {})},
+        env={**BUFFERED, **(env or {})},
     )
 
 
@@ -218,6 +220,7 @@ def test_output_that_is_only_printed_is_delivered_before_the_program_ends():
             stderr=subprocess.PIPE,
             text=True,
             check=False,
+            env=BUFFERED,
         )
     assert (done.returncode, done.stderr) == (
         ExitCode.ENVIRONMENT,

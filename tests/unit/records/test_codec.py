@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import closing
@@ -270,6 +271,23 @@ def test_each_row_is_readable_before_the_next_is_made(tmp_path: Path):
             assert not run.truncated
 
 
+def test_each_line_is_whole_when_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    synced: list[bytes] = []
+    sync = os.fsync
+
+    def look(descriptor: int) -> None:
+        sync(descriptor)
+        if (tmp_path / RECORDS_FILE).stat().st_ino == os.fstat(descriptor).st_ino:
+            synced.append((tmp_path / RECORDS_FILE).read_bytes())
+
+    monkeypatch.setattr(os, "fsync", look)
+    writer = RunWriter.create(tmp_path, header())
+    writer.row(row("a"))
+    writer.end(end(1))
+    assert [content.count(b"\n") for content in synced] == [1, 2, 3]
+    assert all(content.endswith(b"}\n") for content in synced)
+
+
 def test_a_stored_file_of_format_1_is_read_and_would_be_written_the_same(tmp_path: Path):
     stored = DATA / "run_v1"
     run = read_run(stored)
@@ -415,6 +433,24 @@ def test_a_file_that_cannot_be_cut_back_takes_no_more_rows():
         writer.row(row())
     with pytest.raises(RecordError, match="is closed after 0 rows"):
         writer.row(row())
+
+
+def test_a_row_interrupted_on_its_way_to_the_disk_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    with closing(RunWriter.create(tmp_path, header())) as writer:
+        writer.row(row("a"))
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(os, "fsync", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                writer.row(row("b"))
+        writer.end(end(writer.rows))
+    run = read_run(tmp_path)
+    assert [each.implementation for each in run.rows] == ["a"]
+    assert run.end == end(1)
 
 
 def test_a_run_that_has_ended_takes_no_more_rows_and_ends_once(tmp_path: Path):

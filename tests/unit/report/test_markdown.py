@@ -199,6 +199,17 @@ def test_every_note_stands_below_its_table_under_the_number_in_the_row(stored: S
     assert "1. unverified: the reference ran out of memory: CUDA out of memory\n2. the second half" in case
 
 
+def test_a_note_or_a_remark_that_looks_like_a_heading_or_a_list_is_text(
+    make_row: Callable[..., Row], make_run: Callable[..., StoredRun]
+):
+    notes = ("# a heading", "1. an item", "> a quote")
+    document = markdown_report(make_run(make_row(notes=notes), notes=notes))
+    assert [text for text in items(document) if text in notes] == list(notes)
+    assert [text for text in items(document) if text.startswith("note: ")] == [
+        f"note: {note}" for note in notes
+    ]
+
+
 def test_our_own_row_is_bold(stored: StoredRun):
     assert "| **`tileops`** |" in markdown_report(stored)
 
