@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernelmark.device import Device, measure_probe, open_device
+from kernelmark.device import Device, flush_verdict, measure_probe, open_device
 from kernelmark.errors import ProfileError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
 from kernelmark.records import (
@@ -142,6 +142,8 @@ class Session:
         options, budget = self.options, self.options.budget
         device, record = self.device, self.device.describe()
         cold = options.cache is Cache.COLD and not options.verify_only
+        probe = measure_probe(device) if cold else None
+        doubts = (flush_verdict(probe),) if probe else ()
         return RunHeader(
             format_version=FORMAT_VERSION,
             run=run_name(),
@@ -160,8 +162,8 @@ class Session:
                 max_count=budget.max_count,
                 verify_only=options.verify_only,
             ),
-            probe=measure_probe(device) if cold else None,
-            notes=self._find_profile(record),
+            probe=probe,
+            notes=tuple(note for note in (*doubts, *self._find_profile(record)) if note),
         )
 
 
