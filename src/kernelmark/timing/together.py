@@ -1,35 +1,35 @@
 """The one loop that takes times: calibrate, warm up, then blocks of passes, all implementations together.
 
-Every round, in every phase, is ``reset → flush → run(*args)``. The loop owns that order, the counts and what
-happens around a pass (garbage collection off, telemetry, the result handed on). What lies between the two
-ends of a reading belongs to the timer; what the numbers mean belongs to nobody here.
+Every round, in every phase, is ``reset → flush → run(*args)``. The loop owns that order and the counts; what
+happens around a pass is in ``passes``. What lies between the two ends of a reading belongs to the timer; what
+the numbers mean belongs to nobody here.
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from kernelmark.device import Device
-from kernelmark.errors import TimingError, UsageError
+from kernelmark.errors import UsageError
 from kernelmark.records import Cache, PassRecord, Timing
 from kernelmark.timing.budget import Cost, shared_counts
 from kernelmark.timing.options import TimingOptions
+from kernelmark.timing.passes import (
+    AfterPass,
+    Passes,
+    Round,
+    collection_off,
+    do_nothing,
+    opened,
+    reset_then_flush,
+    verify_references,
+)
 from kernelmark.timing.reading import Conditions, build_timing
-from kernelmark.timing.references import capture, verify
-from kernelmark.timing.schedule import Slot, schedule
+from kernelmark.timing.schedule import schedule
 from kernelmark.timing.timer import Call, Samples, Timer
 
 __all__ = ["AfterPass", "time_together"]
-
-AfterPass = Callable[[str, PassRecord, object], object]
-"""Called after each pass, outside all timing: name, record, and what the pass's last call returned."""
-
-_gc_disable, _gc_enable, _gc_isenabled = gc.disable, gc.enable, gc.isenabled
-_REFERENCES = capture(gc, "disable", "enable", "isenabled")
 
 _CALIBRATION_ROUNDS = 5
 _PREPARE_ROUNDS = 3
@@ -46,19 +46,6 @@ output's pages back to the system in between; after two it read what the rest di
 _LEAD_IN_NOTE = (
     "each pass starts with {} untimed, since the pass before left another implementation's data in the caches"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One implementation, ready to run: ``prepare`` is its reset, then the flush."""
-
-    call: Call
-    prepare: Callable[[], object]
-
-    def run(self) -> None:
-        """Run one round untimed, and drop what it returns."""
-        self.prepare()
-        self.call.run(*self.call.args)
 
 
 def time_together(
@@ -86,20 +73,21 @@ def time_together(
     if not calls:
         raise UsageError("there is nothing to time: give at least one call")
     options = options or TimingOptions()
-    with _opened(timer, device):
+    with opened(timer, device):
         flush = device.flusher() if options.cache is Cache.COLD else None
-        rounds = {name: _Round(call, _prepare(call.reset, flush)) for name, call in calls.items()}
-        loop = _Loop(device, timer, options, after_pass)
-        empty_ns = loop.measure_empty(_prepare(None, flush))
-        costs = {name: loop.calibrate(each) for name, each in rounds.items()}
+        rounds = {name: Round(call, reset_then_flush(call.reset, flush)) for name, call in calls.items()}
+        loop = Passes(device, timer, after_pass, options.count_copies)
+        empty_ns = _measure_empty(timer, reset_then_flush(None, flush), _EMPTY_ROUNDS[options.cache])
+        costs = {name: _calibrate(loop, each) for name, each in rounds.items()}
         counts = shared_counts(costs, options.budget)
         for name, each in rounds.items():
             loop.warm_up(each, counts[name].warmup)
         passes: dict[str, list[tuple[PassRecord, Samples]]] = {name: [] for name in calls}
         for slot in schedule(tuple(calls), min(each.blocks for each in counts.values())):
-            passes[slot.name].append(loop.one_pass(rounds[slot.name], slot, counts[slot.name].per_pass))
-        verify(_REFERENCES)
-        timer.verify_own_references()
+            count = counts[slot.name].per_pass
+            lead_in = _lead_in(options, count)
+            passes[slot.name].append(loop.one_pass(rounds[slot.name], slot, count, lead_in=lead_in))
+        verify_references(timer)
     return {
         name: build_timing(
             passes[name],
@@ -117,136 +105,42 @@ def time_together(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """The phases, over what they all share."""
-
-    device: Device
-    timer: Timer
-    options: TimingOptions
-    after_pass: AfterPass | None
-
-    def measure_empty(self, prepare: Callable[[], object]) -> float | None:
-        """Return what the timer reads for a call that does nothing, prepared like the others."""
-        if not self.timer.reads_empty:
-            return None
-        with _collection_off():
-            samples = self.timer.sample(Call(_nothing), prepare, _EMPTY_ROUNDS[self.options.cache])
-        return median(samples.latency_ns)
-
-    def calibrate(self, each: _Round) -> Cost:
-        """Estimate what a round costs, after one round that compiles, allocates and loads what it needs."""
-        each.run()
-        self.device.synchronize()
-        clock, prepare_ns = self.timer.clock, []
-        for _ in range(_PREPARE_ROUNDS):
-            start = clock()
-            each.prepare()
-            self.device.synchronize()
-            prepare_ns.append(clock() - start)
-        with _collection_off():
-            samples = self._sample(each, _CALIBRATION_ROUNDS)
-        self.timer.take_result()
-        return Cost(estimate_ns=median(samples.latency_ns), prepare_ns=median(prepare_ns))
-
-    def warm_up(self, each: _Round, count: int) -> None:
-        """Run ``count`` rounds untimed."""
-        for _ in range(count):
-            each.run()
-        self.device.synchronize()
-
-    def one_pass(self, each: _Round, slot: Slot, count: int) -> tuple[PassRecord, Samples]:
-        """Run one pass.
-
-        A cold pass has no lead-in: the flush before its first sample evicts what the implementation before
-        it left, no sample of a pass was seen to differ by its place, and each lead-in would cost a flush.
-        """
-        before = self.device.telemetry()
-        with _collection_off():
-            if self.options.cache is Cache.WARM:
-                self.warm_up(each, _lead_in(count))
-            samples = self._sample(each, count)
-        record = PassRecord(
-            block=slot.block,
-            position=slot.position,
-            latency_ns=samples.latency_ns,
-            device_busy_ns=samples.device_busy_ns,
-            n_kernels=samples.n_kernels,
-            n_copies=samples.n_copies,
-            n_memsets=samples.n_memsets,
-            uncounted_copy_ns=samples.uncounted_copy_ns,
-            retries=samples.retries,
-            before=before,
-            after=self.device.telemetry(),
-        )
-        if self.after_pass is None:
-            self.timer.take_result()
-        else:  # no name here may hold the result: it must be gone before the next pass begins
-            self.after_pass(slot.name, record, self.timer.take_result())
-        return record, samples
-
-    def _sample(self, each: _Round, count: int) -> Samples:
-        samples = self.timer.sample(each.call, each.prepare, count, count_copies=self.options.count_copies)
-        if len(samples.latency_ns) != count:
-            raise TimingError(
-                f"the {self.timer.name} timer gave {len(samples.latency_ns)} readings for {count} calls;"
-                " none of them can be told from the others, so no time is given"
-            )
-        return samples
+def _measure_empty(timer: Timer, prepare: Callable[[], object], rounds: int) -> float | None:
+    """Return what the timer reads for a call that does nothing, prepared like the others."""
+    if not timer.reads_empty:
+        return None
+    with collection_off():
+        samples = timer.sample(Call(do_nothing), prepare, rounds)
+    return median(samples.latency_ns)
 
 
-@contextmanager
-def _opened(timer: Timer, device: Device) -> Iterator[None]:
-    """Hold ``timer`` open; an error that is under way stays the error, whatever closing does."""
-    try:
-        timer.open(device)
-        yield
-    except BaseException as first:
-        try:
-            timer.close()
-        except Exception as second:  # noqa: BLE001 - told with the first error, which says more
-            first.add_note(f"closing the {timer.name} timer failed too: {second!r}")
-        raise
-    else:
-        timer.close()
-    finally:
-        timer.take_result()
+def _calibrate(loop: Passes, each: Round) -> Cost:
+    """Estimate what a round costs, after one round that compiles, allocates and loads what it needs."""
+    each.run()
+    loop.device.synchronize()
+    clock, prepare_ns = loop.timer.clock, []
+    for _ in range(_PREPARE_ROUNDS):
+        start = clock()
+        each.prepare()
+        loop.device.synchronize()
+        prepare_ns.append(clock() - start)
+    with collection_off():
+        samples = loop.sample(each, _CALIBRATION_ROUNDS)
+    loop.timer.take_result()
+    return Cost(estimate_ns=median(samples.latency_ns), prepare_ns=median(prepare_ns))
 
 
-@contextmanager
-def _collection_off() -> Iterator[None]:
-    """Keep the garbage collector out of a pass, and leave it as it was, also after an error."""
-    was_on = _gc_isenabled()
-    _gc_disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            _gc_enable()
+def _lead_in(options: TimingOptions, per_pass: int) -> int:
+    """Say how many untimed rounds a pass starts with.
 
-
-def _lead_in(per_pass: int) -> int:
-    return min(_LEAD_IN_ROUNDS, per_pass)
+    A cold pass has none: the flush before its first sample evicts what the implementation before it left, no
+    sample of a pass was seen to differ by its place, and each lead-in would cost a flush.
+    """
+    return min(_LEAD_IN_ROUNDS, per_pass) if options.cache is Cache.WARM else 0
 
 
 def _lead_in_notes(options: TimingOptions, per_pass: int) -> tuple[str, ...]:
-    if options.cache is not Cache.WARM:
+    count = _lead_in(options, per_pass)
+    if not count:
         return ()
-    count = _lead_in(per_pass)
     return (_LEAD_IN_NOTE.format("1 round" if count == 1 else f"{count} rounds"),)
-
-
-def _prepare(reset: Callable[[], object] | None, flush: Callable[[], object] | None) -> Callable[[], object]:
-    """Return what runs before each call: the reset, then the flush, which evicts what the reset wrote."""
-    if reset is None or flush is None:
-        return reset or flush or _nothing
-
-    def reset_then_flush() -> None:
-        reset()
-        flush()
-
-    return reset_then_flush
-
-
-def _nothing() -> None:
-    """Do nothing; the call of which an instrument reads only itself."""
