@@ -16,7 +16,8 @@ _PIECE = {"cpu": 1 << 16}
 _PIECE_ELSEWHERE = 1 << 22
 """Elements looked at at a time, by device type; a comparison holds about ten intermediates of them.
 Comparing 16 million halves on two CPU cores took 0.61 s in pieces of 2¹⁶, whose intermediates stay in the
-cache, 0.85 s at 2²⁰ and 1.3 s at 2²². A GPU pays some thirty launches for a piece, and wants large ones."""
+cache, 0.85 s at 2²⁰ and 1.3 s at 2²². A GPU pays some thirty launches for a piece: 512 million halves took an
+H200 0.44 s at 2²⁰, 0.11 s and 232 MiB at 2²², 0.08 s and 928 MiB at 2²⁴."""
 
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

@@ -7,7 +7,7 @@ with the bytes that no view shows. The price is one copy of every block, on its 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,7 +195,7 @@ class _Container:
 
 def _named(tensors: Any) -> Iterator[tuple[str, Any]]:
     """Walk all leaves; an argument of a mapping is called by its own name."""
-    if isinstance(tensors, dict):
+    if isinstance(tensors, Mapping):
         for name, value in tensors.items():
             yield from ((leaf.name, leaf.value) for leaf in leaves(value, str(name)))
     else:

@@ -13,7 +13,7 @@ import torch
 
 from kernelmark.records import OutputCheck
 from kernelmark.verify.elements import is_packed, pieces
-from kernelmark.verify.tolerance import OutputScale, Tolerance
+from kernelmark.verify.tolerance import OutputScale, Tolerance, for_dtype
 
 __all__ = ["Comparison", "allowance", "as_tensor", "compare", "measure", "scale_of"]
 
@@ -72,12 +72,13 @@ def scale_of(expected: torch.Tensor, tolerance: Tolerance) -> OutputScale:
     """Collect what ``tolerance`` may ask of an expected output, its root mean square only where it does."""
     dtype = expected.dtype
     epsilon, smallest = 0.0, 0.0
-    if dtype.is_floating_point or dtype.is_complex:
-        try:
-            info = torch.finfo(dtype)
-            epsilon, smallest = info.eps, info.smallest_normal * info.eps
-        except (RuntimeError, NotImplementedError):
-            pass  # a packed format, which has no single spacing and is compared as bits
+    if dtype.itemsize == 1:
+        # the table knows the 8-bit floats better than torch.finfo, which gives e5m2fnuz the epsilon of e4m3
+        table = for_dtype(dtype)
+        epsilon, smallest = table.rtol, table.atol
+    elif dtype.is_floating_point or dtype.is_complex:
+        info = torch.finfo(dtype)
+        epsilon, smallest = info.eps, info.smallest_normal * info.eps
     rms = _rms(expected) if tolerance.needs_rms else 0.0
     return OutputScale(str(dtype).removeprefix("torch."), epsilon, smallest, rms)
 

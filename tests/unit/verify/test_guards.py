@@ -1,3 +1,5 @@
+from types import MappingProxyType
+
 import pytest
 import torch
 from hypothesis import given
@@ -189,6 +191,13 @@ def test_entries_replaced_in_a_list_or_a_dict_are_put_back():
 def test_what_cannot_be_kept_is_refused_by_name(make):
     with pytest.raises(UsageError, match=r"inputs\[1\] .* cannot be kept and restored"):
         InputGuard((torch.zeros(1), make()))
+
+
+def test_a_read_only_mapping_is_followed_too():
+    x = torch.zeros(2)
+    guard = InputGuard(MappingProxyType({"x": [x]}))
+    x.add_(1)
+    assert guard.changed() == ["x[0]"]
 
 
 def test_empty_and_inference_tensors_are_kept():

@@ -208,6 +208,12 @@ def test_a_half_precision_accumulator_fails_where_float32_was_asked():
     assert compare((a @ b).half(), expected, Reduction(1024)).passed
 
 
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_neighbours_of_an_8_bit_output_pass(dtype):
+    values = _float8_values(dtype)
+    assert compare(values[1:], values[:-1], Reduction(16)).passed
+
+
 @pytest.mark.parametrize("length", [1, 2, 16, 65536])
 def test_short_and_long_sums_of_honest_products_pass(length):
     random = torch.Generator().manual_seed(length)
