@@ -87,29 +87,32 @@ class _Made:
             wide = wide[wide.isfinite()]
             total, count = total + complex(wide.sum().item()), count + wide.numel()
         mean = total / count if count else 0j
-        value = torch.tensor(mean if self.expected.is_complex() else mean.real, device="cpu")
+        value = as_tensor(mean if self.expected.is_complex() else mean.real)
         if not (self.expected.is_floating_point() or self.expected.is_complex()):
             value = value.round()
         value = value.to(self.expected.dtype).to(self.expected.device)
         return value.expand(self.expected.shape).clone(memory_format=torch.contiguous_format)
 
     def shuffled(self) -> torch.Tensor:
-        words = bits(self.expected.resolve_conj().resolve_neg().contiguous())
+        words = bits(self._copy())
         flat = words.reshape(-1, 2) if self.expected.is_complex() else words.reshape(-1)
         mixed = permuted(flat, torch.Generator(device="cpu").manual_seed(_SEED))
         return _unbits(mixed.reshape(words.shape), self.expected.dtype)
 
     def truncated(self) -> torch.Tensor:
-        wrong = self.expected.clone(memory_format=torch.contiguous_format).resolve_conj()
+        wrong = self._copy()
         bits(wrong.view(-1))[wrong.numel() // 2 :] = 0
         return wrong
 
     def one_wrong(self) -> torch.Tensor:
         """Change the middle element alone."""
-        wrong = self.expected.clone(memory_format=torch.contiguous_format).resolve_conj()
+        wrong = self._copy()
         place = wrong.numel() // 2
         wrong.view(-1)[place : place + 1] = self._far_from(wrong.view(-1)[place : place + 1], place)
         return wrong
+
+    def _copy(self) -> torch.Tensor:
+        return self.expected.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
 
     def _far_from(self, element: torch.Tensor, place: int) -> torch.Tensor:
         dtype = element.dtype
