@@ -1,0 +1,8 @@
+"""Cases of softmax."""
+
+from kernelmark import Entry
+from workloads.softmax import SoftmaxWorkload
+
+ENTRIES = {
+    "SoftmaxFwdOp": Entry(SoftmaxWorkload.from_call),
+}
