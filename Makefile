@@ -32,10 +32,10 @@ lint: setup ## check style, types and the direction of imports
 DEMO ?= full
 $(if $(filter full smallest,$(DEMO)),,$(error DEMO=$(DEMO): known are full and smallest))
 DEMO_full := benchmarks/ops
-DEMO_smallest := benchmarks/ops -k "router and float32"
+DEMO_smallest := benchmarks/ops/bench_rms_norm.py -k "decode and float32"
 OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 demo: setup ## benchmark this repository's ops on the best device here; DEMO=smallest runs one case
 	@echo '==> demo: pytest $(strip $(DEMO_$(DEMO)) $(ARGS)), on the best device here'
 	@$(RUN) -m pytest $(DEMO_$(DEMO)) --kernelmark-out $(OUT) $(ARGS)
-	@echo "==> demo: the report is in $(OUT)"
+	@echo "==> demo: the report is $(OUT)/report.md"

@@ -107,7 +107,7 @@ def ensure_compiler() -> None:
     As root on Debian they are installed; elsewhere a line says what to install, and the setup goes on.
     """
     missing = {}
-    if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
+    if not (os.environ.get("CXX") or any(map(shutil.which, ("g++", "clang++", "c++")))):
         missing["a C++ compiler"] = "g++"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         missing["Python's headers"] = f"python{sys.version_info[0]}.{sys.version_info[1]}-dev"

@@ -123,6 +123,12 @@ def test_every_relative_link_in_the_document_leads_somewhere(path: Path) -> None
     assert not [target for target in local if not (path.parent / target).exists()]
 
 
+def test_every_page_is_listed_in_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    listed = {(index.parent / found["target"]).resolve() for found in LINK.finditer(index.read_text())}
+    assert not {path.name for path in DOCUMENTS if path != index} - {path.name for path in listed}
+
+
 def test_an_unknown_command_or_option_is_noticed() -> None:
     assert _unknown_word(["no-such-command"]) == "no-such-command"
     assert _unknown_word(["--no-such-option"]) == "--no-such-option"
