@@ -34,6 +34,8 @@ from kernelmark.verify import (
     poison,
     require_reference,
     run_controls,
+    untouched,
+    unwritten,
     vacuous,
 )
 
@@ -215,16 +217,20 @@ def _check_one(
         finding.check, finding.note = Check.NONCOMPARABLE, reason
     if expectation.known and reason is None:
         _call_on_other_values(finding, implementation, checked, device)
+    kept = []
     # two poisons, so that no element can keep either by luck
     for which in (0, 1) if implementation.owned_outputs else (0,):
         poison(implementation.owned_outputs, which)
         outputs = _call(finding, implementation, checked, device)
         if finding.failed:
             return finding
+        kept.append(untouched(implementation.owned_outputs, which))
         if expectation.known:
             _compare(finding, check_outputs(outputs, checked.expected, checked.declaration))
         if finding.failed:
             return finding
+    for element in unwritten(*kept) if len(kept) == 2 else ():
+        finding.fail(VerificationError(f"{planned.name} left part of its own output unwritten: {element}"))
     if expectation.vacuous and finding.check.comparable:
         finding.check, finding.note = Check.UNVERIFIED, expectation.vacuous
     return finding

@@ -402,6 +402,26 @@ def test_an_owned_output_that_is_not_written_fails() -> None:
         Runner(TwiceOp(), case).compare({"half": Implementation(run=half, owned_outputs=(out,))})
 
 
+@pytest.mark.spec("T26")
+def test_an_owned_output_left_unwritten_is_found_also_where_the_check_does_not_look() -> None:
+    out, extra = torch.empty(16, 8), torch.empty(4)
+
+    def forgets(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out.copy_(x * 2)
+        extra[1:] = 0
+        return out, extra
+
+    pair = lambda x: (x * 2, x)  # noqa: E731
+    implementation = Implementation(run=forgets, owned_outputs=(out, extra))
+    with pytest.raises(VerificationError, match=r"unwritten: .*1 of 4 elements"):
+        compare(
+            {"forgets": implementation},
+            declaration=Partial(1),
+            reference=pair,
+            binder=lambda op, case: lambda x: (op(x), x),
+        )
+
+
 @pytest.mark.spec("T27")
 def test_verifying_only_times_nothing_and_keeps_each_error(make_session: Callable[..., Session]) -> None:
     with use_session(make_session(verify_only=True)):
