@@ -28,8 +28,8 @@ def dtype_of(name: str) -> torch.dtype:
         ValueError: torch has no such dtype.
     """
     found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):  # what is wrong is the name, not its type
-        raise ValueError(  # noqa: TRY004f"torch has no dtype {name!r}; use a name such as float16, bfloat16, float32")
+    if not isinstance(found, torch.dtype):  # the name is wrong, not its type
+        raise ValueError(f"torch has no dtype {name!r}; use a name such as float16, bfloat16, float32")  # noqa: TRY004
     return found
 
 
