@@ -21,12 +21,14 @@ if TYPE_CHECKING:
         cases,
         compare,
     )
+    from kernelmark.launches import DistributedBenchContext, bench
     from kernelmark.roofline import Work
     from kernelmark.timing import bench_kernel
 
 __all__ = [
     "Case",
     "Comparison",
+    "DistributedBenchContext",
     "Entry",
     "Implementation",
     "Runner",
@@ -34,14 +36,17 @@ __all__ = [
     "Unavailable",
     "VerificationError",
     "Work",
+    "bench",
     "bench_kernel",
     "cases",
     "compare",
 ]
 
 _HOMES = {
+    "DistributedBenchContext": "kernelmark.launches",
     "VerificationError": "kernelmark.errors",
     "Work": "kernelmark.roofline",
+    "bench": "kernelmark.launches",
     "bench_kernel": "kernelmark.timing",
 }
 

@@ -10,7 +10,9 @@ from typing import Any
 
 __all__ = [
     "ConfigError",
+    "CrashedError",
     "DeviceMemoryError",
+    "DistributedError",
     "EmptyIterationError",
     "EntryError",
     "ImplementationError",
@@ -111,6 +113,10 @@ class DeviceMemoryError(VerificationError):
     """An implementation ran out of memory while it was being checked; ``__cause__`` is the allocator's error."""
 
 
+class CrashedError(VerificationError):
+    """What was run gave no answer at all: it raised, exited, hung, or its process died; exit code 4."""
+
+
 # --- the instrument cannot vouch for its reading ---------------------------------------------------
 
 
@@ -144,3 +150,10 @@ class LossCounterUnprovedError(TimingError):
 
 class InstrumentConflictError(TimingError):
     """Another profiler holds, or has held, what this instrument needs in this process."""
+
+
+# --- several processes measure together ----------------------------------------------------------------
+
+
+class DistributedError(KernelmarkError):
+    """A rank left, does not answer, or was asked for something else than the others; names it where known."""

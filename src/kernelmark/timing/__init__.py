@@ -4,6 +4,7 @@ from kernelmark.timing.bench import bench_kernel
 from kernelmark.timing.budget import Budget
 from kernelmark.timing.options import TimingOptions
 from kernelmark.timing.reading import block_samples
+from kernelmark.timing.rounds import BudgetedCounts, FixedCounts, InRounds, RoundsOptions, time_in_rounds
 from kernelmark.timing.timer import Call, Samples, Timer
 from kernelmark.timing.timers import TIMERS, open_timer
 from kernelmark.timing.together import AfterPass, time_together
@@ -12,12 +13,17 @@ __all__ = [
     "TIMERS",
     "AfterPass",
     "Budget",
+    "BudgetedCounts",
     "Call",
+    "FixedCounts",
+    "InRounds",
+    "RoundsOptions",
     "Samples",
     "Timer",
     "TimingOptions",
     "bench_kernel",
     "block_samples",
     "open_timer",
+    "time_in_rounds",
     "time_together",
 ]

@@ -26,7 +26,7 @@ class Conditions:
     tells_gap: bool
     cache: Cache
     warmup_count: int
-    calibration_ns: float
+    calibration_ns: float | None
     instrument_empty_ns: float | None
     notes: tuple[str, ...] = ()
 
