@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.baselines import matmul, rms_norm, softmax
+from benchmarks.baselines import (
+    activation,
+    attention,
+    int8_quant,
+    matmul,
+    moe,
+    rms_norm,
+    rms_norm_bwd,
+    selection,
+    softmax,
+)
 from benchmarks.baselines.torch_compile import compiled_reference
 
 
@@ -49,3 +59,53 @@ def liger_rms_norm(case: Any) -> Any:
 @pytest.fixture
 def liger_softmax() -> Any:
     return softmax.liger_softmax()
+
+
+@pytest.fixture
+def torch_silu_inplace(case: Any) -> Any:
+    return activation.torch_silu_inplace(case)
+
+
+@pytest.fixture
+def liger_rms_norm_bwd(case: Any) -> Any:
+    return rms_norm_bwd.liger_rms_norm_bwd(case)
+
+
+@pytest.fixture
+def vllm_moe_combine(case: Any) -> Any:
+    return moe.vllm_moe_combine(case)
+
+
+@pytest.fixture
+def vllm_int8_quant() -> Any:
+    return int8_quant.vllm_int8_quant()
+
+
+@pytest.fixture
+def sglang_int8_quant() -> Any:
+    return int8_quant.sglang_int8_quant()
+
+
+@pytest.fixture
+def flashinfer_topk(case: Any) -> Any:
+    return selection.flashinfer_topk(case)
+
+
+@pytest.fixture
+def torch_sdpa(case: Any) -> Any:
+    return attention.torch_sdpa(case)
+
+
+@pytest.fixture
+def flashinfer_attention(case: Any) -> Any:
+    return attention.flashinfer_attention(case)
+
+
+@pytest.fixture
+def vllm_attention(case: Any) -> Any:
+    return attention.vllm_attention(case)
+
+
+@pytest.fixture
+def sglang_attention(case: Any) -> Any:
+    return attention.sglang_attention(case)
