@@ -1,0 +1,144 @@
+"""Ranks that are processes, connected by torch: they measure together, and none waits for one that is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelmark.device import CpuDevice
+
+PROGRAM = Path(__file__).with_name("rank_program.py")
+LIMIT_S = 120
+"""No scenario takes this long: one whose ranks wait for each other without end does."""
+
+
+@contextmanager
+def started(folder: Path, scenario: str, size: int) -> Iterator[list[subprocess.Popen[str]]]:
+    arguments = [str(size), str(folder / f"{scenario}.rendezvous"), scenario]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(rank), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        yield ranks
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+
+
+def outcomes(rank: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    printed, complaints = rank.communicate(timeout=LIMIT_S)
+    assert rank.returncode == 0, complaints
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """What two ranks tell of the scenarios they go through with one context, by scenario and rank."""
+    with started(tmp_path_factory.mktemp("two"), "one_after_the_other", 2) as ranks:
+        told = [outcomes(rank) for rank in ranks]
+    return [list(each) for each in zip(*told, strict=True)]
+
+
+@pytest.mark.spec("X14")
+def test_processes_that_are_slow_in_turn_are_slow_in_every_sample(two) -> None:
+    first, second = (each["result"] for each in two[0])
+    ranks = first["ranks"]["crossing"]
+    assert first["impls"]["crossing"] >= 20_000
+    assert all(rank < 20_000 for rank in ranks["median"])  # their medians alone would hide it
+    assert len(ranks["samples"][0]) == 2
+    assert {len(each) for each in ranks["samples"][0]} == {30}
+    assert (first["impls"], first["ranks"]) == (second["impls"], second["ranks"])
+    assert first["benchmark_protocol"]["gpu_sleep"].startswith("skipped")
+    assert [each["benchmark_protocol"]["rank"] for each in (first, second)] == [0, 1]
+
+
+@pytest.mark.spec("X15")
+def test_a_builder_that_fails_in_one_process_is_an_error_in_both(two) -> None:
+    for each in two[1]:
+        assert each["result"]["errors"] == {"bad": "rank 1: OSError: no such file"}
+        assert list(each["result"]["impls"]) == ["a"]
+
+
+@pytest.mark.spec("X15")
+def test_processes_with_different_lists_time_nothing(two) -> None:
+    for each in two[2]:
+        assert each["error"] == "DistributedError"
+        assert '"funcs": ["b"]' in each["message"]
+        assert '"funcs": ["a"]' in each["message"]
+
+
+@pytest.mark.spec("X15")
+def test_a_launch_that_raises_in_one_process_ends_the_other_with_its_reason(two) -> None:
+    assert two[3][1] == {"error": "ValueError", "message": "boom"}
+    assert two[3][0] == {
+        "error": "DistributedError",
+        "message": "rank 1 left the benchmark: ValueError: boom",
+    }
+
+
+@pytest.mark.spec("X15")
+def test_a_bad_value_in_one_process_ends_the_other_with_its_reason(two) -> None:
+    assert two[4][1]["error"] == "UsageError"
+    assert two[4][0]["message"].startswith("rank 1 left the benchmark: UsageError: rounds=0: ")
+
+
+@pytest.mark.spec("X7")
+def test_after_all_of_this_the_same_ranks_measure_again(two) -> None:
+    assert all(each["result"]["impls"]["a"] > 0 for each in two[5])
+
+
+@pytest.mark.spec("X14")
+def test_four_processes_name_the_slowest(tmp_path: Path) -> None:
+    with started(tmp_path, "four", 4) as ranks:
+        results = [outcomes(rank)[0]["result"] for rank in ranks]
+    for result in results:
+        assert result["ranks"]["a"]["slowest_rank"] == 2
+        assert result["impls"] == results[0]["impls"]
+        assert result["impls"]["a"] >= 30_000
+
+
+@pytest.mark.spec("X15")
+def test_a_rank_that_dies_or_hangs_ends_the_others_within_the_limit_and_is_named(tmp_path: Path) -> None:
+    with (
+        started(tmp_path, "dies", 3) as dying,
+        started(tmp_path, "hangs", 2) as hanging,
+        started(tmp_path, "hangs_while_building", 2) as building,
+    ):
+        left = [outcomes(dying[rank]) for rank in (0, 2)]
+        (hung,), (built) = outcomes(hanging[0]), outcomes(building[0])[0]
+        assert dying[1].wait(LIMIT_S) == 9
+        assert hanging[1].poll() is None
+        assert building[1].poll() is None
+    for first, again in left:
+        assert first["error"] == again["error"] == "DistributedError"
+        assert first["message"].startswith("rank 1 of 3 does not answer: it died, hangs, or")
+        assert "these ranks have lost each other" in again["message"]
+    for error in (hung, built):
+        assert error["error"] == "DistributedError"
+        assert error["message"].startswith(
+            "rank 1 of 2 does not answer: it died, hangs, or is busy for longer"
+        )
+        assert "timeout_s=4" in error["message"]
+
+
+@pytest.mark.spec("X13", "X14")
+def test_one_process_alone_evicts_what_this_cpu_needs(tmp_path: Path) -> None:
+    with started(tmp_path, "alone", 1) as (rank,):
+        (told,) = outcomes(rank)
+    assert told["result"]["impls"]["a"] >= 1_000
+    assert told["result"]["ranks"]["a"]["slowest_rank"] == 0
+    assert told["result"]["benchmark_protocol"]["flush_bytes"] == CpuDevice().flusher().size_bytes
