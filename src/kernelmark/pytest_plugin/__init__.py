@@ -39,6 +39,14 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         {"type": float, "metavar": "MS", "help": "sampling budget of each implementation (default 100)"},
     ),
     (
+        ("--kernelmark-prepare-ms",),
+        {
+            "type": float,
+            "metavar": "MS",
+            "help": "what the flushes around an implementation's samples may take (default 600)",
+        },
+    ),
+    (
         ("--kernelmark-blocks",),
         {"type": int, "metavar": "N", "help": "blocks of A B C C B A (default 10; 1 gives no interval)"},
     ),

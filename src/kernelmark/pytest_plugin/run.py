@@ -114,6 +114,7 @@ class BenchmarkRun:
 def _options(config: pytest.Config) -> SessionOptions:
     given = {
         "sample_ms": config.getoption("--kernelmark-sample-ms"),
+        "prepare_ms": config.getoption("--kernelmark-prepare-ms"),
         "blocks": config.getoption("--kernelmark-blocks"),
     }
     out = config.getoption("--kernelmark-out")

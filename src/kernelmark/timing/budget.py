@@ -25,6 +25,7 @@ class Budget:
     ``prepare_ms`` bounds the time that resets and flushes may take around the samples of one
     implementation: a flush of a 480 MiB last-level cache takes 20 ms and more (measured on a CPU), so that
     200 samples of a call of 1 µs would cost 4 s of flushing. ``min_count`` is kept whatever it costs.
+    ``warmup_count`` is an exact number of warm-up rounds in place of ``warmup_ms``.
     """
 
     warmup_ms: float = 25.0
@@ -32,7 +33,8 @@ class Budget:
     min_count: int = 10
     max_count: int = 200
     blocks: int = 10
-    prepare_ms: float = 2000.0
+    prepare_ms: float = 600.0
+    warmup_count: int | None = None
 
     def __post_init__(self) -> None:
         if not _is_time(self.warmup_ms) and self.warmup_ms != 0:
@@ -44,6 +46,9 @@ class Budget:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"budget {name}={value!r}: give a whole number of at least 1")
+        exact = self.warmup_count
+        if exact is not None and (isinstance(exact, bool) or not isinstance(exact, int) or exact < 0):
+            raise UsageError(f"budget warmup_count={exact!r}: give a whole number of at least 0, or None")
         if self.min_count > self.max_count:
             raise UsageError(
                 f"budget min_count={self.min_count} is above max_count={self.max_count}:"
@@ -110,6 +115,8 @@ def _samples(cost: Cost, budget: Budget) -> int:
 
 
 def _warmup(cost: Cost, budget: Budget) -> int:
+    if budget.warmup_count is not None:
+        return budget.warmup_count
     if budget.warmup_ms == 0:
         return 0
     by_time = _clamp(_fit(budget.warmup_ms, cost.estimate_ns), budget)
