@@ -40,9 +40,14 @@ class MoeCombineOp(Op):
         out: torch.Tensor,
         shared: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Gather, weigh, add."""
-        gathered = expert_out[positions.long()].float()
-        total = (gathered * weights[..., None]).sum(1) * self.scale
+        """Gather, weigh, add, one expert after the other."""
+        # Not one sum over a gathered axis, which inductor leaves scalar: 8.6 ms against 0.5 for 256 tokens of
+        # 8 experts and hidden 2048.
+        total = torch.zeros(out.shape, dtype=torch.float32, device=out.device)
+        for choice in range(self.top_k):
+            gathered = expert_out[positions[:, choice].long()].float()
+            total = total + gathered * weights[:, choice, None]
+        total = total * self.scale
         if shared is not None:
             total = total + shared.float()
         return out.copy_(total)
