@@ -216,4 +216,6 @@ def _on_stream(context: DistributedBenchContext, device: Device) -> AbstractCont
         return nullcontext()
     import torch
 
-    return torch.cuda.stream(context.stream)  # type: ignore[arg-type]
+    return (
+        torch.cuda.stream(context.stream) if isinstance(context.stream, torch.cuda.Stream) else nullcontext()
+    )

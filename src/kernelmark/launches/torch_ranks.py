@@ -59,7 +59,7 @@ class TorchRanks:
         self._meet_devices: Callable[[], object] | None = None
         if self.device.startswith("cuda"):
             self.stream = torch.cuda.current_stream(self.device)
-            self._meet_devices = _device_barrier(group, self.device)
+            self._meet_devices = _device_barrier(group, self.device) if _connects_gpus(group) else None
         self._timeout_s = timeout_s
         self._control = dist.new_group(
             dist.get_process_group_ranks(group),
@@ -157,9 +157,14 @@ def _in_short(error: Exception) -> str:
 
 
 def _device_of(group: dist.ProcessGroup | None) -> str:
-    if "nccl" in dist.get_backend(group) and torch.cuda.is_available():
+    if _connects_gpus(group) and torch.cuda.is_available():
         return f"cuda:{torch.cuda.current_device()}"
     return "cpu"
+
+
+def _connects_gpus(group: dist.ProcessGroup | None) -> bool:
+    """Whether the group reduces on the devices themselves; gloo takes their data to the host and waits there."""
+    return "nccl" in dist.get_backend_config(group)
 
 
 def _device_barrier(group: dist.ProcessGroup | None, device: str) -> Callable[[], object]:
