@@ -51,7 +51,14 @@ def test_importing_the_root_brings_in_the_standard_library_only() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["kernelmark.cli", "kernelmark.stats", "kernelmark.records", "kernelmark.report", "kernelmark.manifest"],
+    [
+        "kernelmark.cli",
+        "kernelmark.stats",
+        "kernelmark.records",
+        "kernelmark.report",
+        "kernelmark.manifest",
+        "kernelmark.launches",
+    ],
 )
 def test_what_needs_no_framework_imports_none(module: str) -> None:
     assert not _loaded_by(module) & FRAMEWORKS
