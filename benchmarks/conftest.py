@@ -20,6 +20,11 @@ from benchmarks.baselines import (
 from benchmarks.baselines.torch_compile import compiled_reference
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Show warnings instead of raising them, as the tests do: another library's must not cost a reading."""
+    config.addinivalue_line("filterwarnings", "default")
+
+
 @pytest.fixture
 def torch_compile(case: Any) -> Any:
     """The case's reference, compiled by torch."""
