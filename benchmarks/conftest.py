@@ -32,13 +32,13 @@ def torch_compile(case: Any) -> Any:
 
 
 @pytest.fixture
-def vllm_bmm() -> Any:
-    return matmul.vllm_bmm()
+def vllm_bmm(case: Any) -> Any:
+    return matmul.vllm_bmm(case)
 
 
 @pytest.fixture
-def sglang_bmm() -> Any:
-    return matmul.sglang_bmm()
+def sglang_bmm(case: Any) -> Any:
+    return matmul.sglang_bmm(case)
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def liger_rms_norm(case: Any) -> Any:
 
 
 @pytest.fixture
-def liger_softmax() -> Any:
-    return softmax.liger_softmax()
+def liger_softmax(case: Any) -> Any:
+    return softmax.liger_softmax(case)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +45,7 @@ class BenchmarkRun:
                 " leave out -n, or add --kernelmark-verify to check only"
             )
         try:
-            session = Session(_options(config), command=tuple(sys.argv))
+            session = Session(_options(config), command=("pytest", *map(str, config.invocation_params.args)))
         except KernelmarkError as error:
             raise pytest.UsageError(str(error)) from error
         run = cls(session)

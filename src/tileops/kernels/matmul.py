@@ -73,7 +73,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     batch, m, k = a.shape
     n = b.shape[2]
     c = torch.empty((batch, m, n), dtype=a.dtype, device=a.device)
-    block_m, block_n, block_k, warps, stages = _tile(m, n, a.dtype)
+    block_m, block_n, block_k, warps, stages = _tile(m, n, batch, a)
     grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n), batch)
     _matmul_kernel[grid](
         a,
@@ -96,10 +96,19 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return c
 
 
-def _tile(m: int, n: int, dtype: torch.dtype) -> tuple[int, int, int, int, int]:
-    """Choose the tile's rows, columns and depth, the warps and the pipeline's stages."""
-    if dtype == torch.float32:
+def _tile(m: int, n: int, batch: int, a: torch.Tensor) -> tuple[int, int, int, int, int]:
+    """Choose the tile's rows, columns and depth, the warps and the pipeline's stages.
+
+    A product with fewer large tiles than the device has multiprocessors gets small ones, or most of the
+    device idles: 128 x 4096 x 4096 in bfloat16 took 35 µs on an H200 in 32 tiles.
+    """
+    if a.dtype == torch.float32:
         return 64, 64, 16, 4, 3
-    if m <= 64 or n <= 64:
+    large = triton.cdiv(m, 128) * triton.cdiv(n, 128) * batch
+    if min(m, n) <= 64 or large < _processors(a.device):
         return 64, 64, 64, 4, 4
     return 128, 128, 64, 8, 3
+
+
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
