@@ -52,6 +52,7 @@ class Case:
         inputs: Makes the inputs from the workload, in place of its ``gen_inputs``.
         count_copies: Whether device-to-device copies inside ``run`` count as work.
         binder: Says how the op is called, in place of calling it with the inputs.
+        seed: What the inputs are drawn with, in place of a number made from the id.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Case:
         inputs: Callable[[Any], Any] | None = None,
         count_copies: bool = False,
         binder: Callable[[Any, Case], Any] | None = None,
+        seed: int | None = None,
     ) -> None:
         self.id = case_id
         self.op, self.op_class, self.library_name = op, op_class, library_name
@@ -74,6 +76,7 @@ class Case:
         self.params = dict(params or {})
         self.count_copies = count_copies
         self.binder = binder
+        self._seed = seed
         self._build, self._make_inputs = build, inputs
         self._made: dict[str, Any] = {}
 
@@ -103,7 +106,7 @@ class Case:
     @property
     def seed(self) -> int:
         """The seed that the inputs are drawn with."""
-        return seed_of(self.id)
+        return seed_of(self.id) if self._seed is None else self._seed
 
     def release(self) -> None:
         """Let go of everything made so far; a later access makes it again, with the same values."""
