@@ -26,7 +26,8 @@ class GemmWorkload:
     @classmethod
     def from_call(cls, call: WorkloadCall) -> Self:
         """Build from a manifest call of ``GemmFwdOp``."""
-        return cls(*(call.dims[name] for name in "MNK"), getattr(torch, call.dtypes["T"]))
+        dims = call.dims
+        return cls(dims["M"], dims["N"], dims["K"], getattr(torch, call.dtypes["T"]))
 
     def gen_inputs(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Make ``(a, b)``."""

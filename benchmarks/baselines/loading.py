@@ -20,17 +20,20 @@ def load(module: str, name: str, *, install: str) -> Callable[..., Any] | Unavai
         name: The function in it.
         install: What to install where the library is missing.
     """
-    missing = on_cuda(module.partition(".")[0])
+    library = module.partition(".")[0]
+    missing = on_cuda(library)
     if missing is not None:
         return missing
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
+        if error.name and error.name.startswith(f"{library}."):
+            return Unavailable(f"the installed {library} has no {error.name}")
         return Unavailable(f"{error.name} is not installed (pip install {install})")
     except ImportError as error:
         return Unavailable(f"{module} cannot be imported here: {str(error).splitlines()[0]}")
     if found is None:
-        return Unavailable(f"the installed {module.partition('.')[0]} has no {module}.{name}")
+        return Unavailable(f"the installed {library} has no {module}.{name}")
     return found
 
 

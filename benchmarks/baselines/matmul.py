@@ -1,22 +1,33 @@
-"""Batched matrix products of other libraries."""
+"""Batched matrix products of other libraries, called as ``(a, b)``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import torch
 
 from benchmarks.baselines.loading import load
-from kernelmark import Unavailable
+from kernelmark import Case, Implementation, Unavailable
 
 __all__ = ["sglang_bmm", "vllm_bmm"]
 
 
-def vllm_bmm() -> Callable[..., Any] | Unavailable:
-    """Give vLLM's batch-invariant product of ``(batch, m, k)`` and ``(batch, k, n)``."""
-    return load("vllm.model_executor.layers.batch_invariant", "bmm_batch_invariant", install="vllm")
+def vllm_bmm(case: Case) -> Implementation | Unavailable:
+    """Adapt vLLM's batch-invariant product."""
+    return _batch_invariant(case, "vllm.model_executor.layers.batch_invariant", "vLLM", install="vllm")
 
 
-def sglang_bmm() -> Callable[..., Any] | Unavailable:
-    """Give SGLang's batch-invariant product of the same."""
+def sglang_bmm(case: Case) -> Implementation | Unavailable:
+    """Adapt SGLang's batch-invariant product."""
     module = "sglang.srt.batch_invariant_ops.batch_invariant_ops"
-    return load(module, "bmm_batch_invariant", install="sglang")
+    return _batch_invariant(case, module, "SGLang", install="sglang")
+
+
+def _batch_invariant(case: Case, module: str, name: str, *, install: str) -> Implementation | Unavailable:
+    kernel = load(module, "bmm_batch_invariant", install=install)
+    if isinstance(kernel, Unavailable):
+        return kernel
+    if case.workload.dtype == torch.float32:
+        # Triton's default for tl.dot, and neither library asks for another.
+        return Unavailable(
+            f"{name}'s batch-invariant product multiplies float32 as TF32; it has none in float32"
+        )
+    return Implementation(run=kernel, backend=f"{name} Triton")

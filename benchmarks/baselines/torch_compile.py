@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from types import FunctionType, MethodType
-from typing import Any
-
 import torch
 
 from kernelmark import Case, Implementation, Unavailable
-from tileops.ops.base import cxx_compiler
+from tileops.ops.base import cxx_compiler, with_own_code
 
 __all__ = ["compiled_reference"]
 
@@ -24,21 +20,5 @@ def compiled_reference(case: Case) -> Implementation | Unavailable:
     if reference is None:
         return Unavailable("the case has no reference to compile")
     return Implementation(
-        run=torch.compile(_with_own_code(reference), dynamic=False), backend="torch inductor"
+        run=torch.compile(with_own_code(reference), dynamic=False), backend="torch inductor"
     )
-
-
-def _with_own_code(function: Any) -> Any:
-    """Give a method a code object of its own: dynamo counts recompilations by code object, and would refuse
-    the ninth case of a workload because of the eight before it."""
-    if not inspect.ismethod(function):
-        return function
-    shared: Any = function.__func__
-    own = FunctionType(
-        shared.__code__.replace(),
-        shared.__globals__,
-        shared.__name__,
-        shared.__defaults__,
-        shared.__closure__,
-    )
-    return MethodType(own, function.__self__)

@@ -7,6 +7,8 @@ another dtype's.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 import triton
 import triton.language as tl
@@ -14,6 +16,9 @@ import triton.language as tl
 __all__ = ["matmul"]
 
 _GROUP = 8
+
+Tile = tuple[int, int, int, int, int]
+"""Rows, columns, depth, warps, stages of the pipeline."""
 
 
 @triton.jit
@@ -38,6 +43,7 @@ def _matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     tile = tl.program_id(0)
     batch = tl.program_id(1).to(tl.int64)
@@ -49,22 +55,26 @@ def _matmul_kernel(
     row = first + (tile % in_group) % height
     column = (tile % in_group) // height
 
-    rows = row * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = column * BLOCK_N + tl.arange(0, BLOCK_N)
+    rows = (row * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    columns = (column * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
     depth = tl.arange(0, BLOCK_K)
-    a_tile = a_ptr + batch * stride_ab + rows.to(tl.int64)[:, None] * stride_am + depth[None, :] * stride_ak
+    a_tile = a_ptr + batch * stride_ab + rows[:, None] * stride_am + depth.to(tl.int64)[None, :] * stride_ak
     b_tile = (
         b_ptr + batch * stride_bb + depth.to(tl.int64)[:, None] * stride_bk + columns[None, :] * stride_bn
     )
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, k, BLOCK_K):
-        inside = start + depth < k
-        a = tl.load(a_tile, mask=(rows < m)[:, None] & inside[None, :], other=0.0)
-        b = tl.load(b_tile, mask=inside[:, None] & (columns < n)[None, :], other=0.0)
+        if EVEN:  # without masks: 6 to 9 % less time on an H200
+            a = tl.load(a_tile)
+            b = tl.load(b_tile)
+        else:
+            inside = start + depth < k
+            a = tl.load(a_tile, mask=(rows < m)[:, None] & inside[None, :], other=0.0)
+            b = tl.load(b_tile, mask=inside[:, None] & (columns < n)[None, :], other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
         a_tile += BLOCK_K * stride_ak
         b_tile += BLOCK_K * stride_bk
-    c_tile = c_ptr + batch * stride_cb + rows.to(tl.int64)[:, None] * stride_cm + columns[None, :] * stride_cn
+    c_tile = c_ptr + batch * stride_cb + rows[:, None] * stride_cm + columns[None, :] * stride_cn
     tl.store(c_tile, total.to(c_ptr.dtype.element_ty), mask=(rows < m)[:, None] & (columns < n)[None, :])
 
 
@@ -73,7 +83,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     batch, m, k = a.shape
     n = b.shape[2]
     c = torch.empty((batch, m, n), dtype=a.dtype, device=a.device)
-    block_m, block_n, block_k, warps, stages = _tile(m, n, batch, a)
+    block_m, block_n, block_k, warps, stages = choose_tile(batch, m, n, a.dtype, _processors(a.device))
     grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n), batch)
     _matmul_kernel[grid](
         a,
@@ -90,25 +100,36 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         BLOCK_K=block_k,
         GROUP=_GROUP,
         PRECISION="ieee" if a.dtype == torch.float32 else "tf32",
+        EVEN=m % block_m == 0 and n % block_n == 0 and k % block_k == 0,
         num_warps=warps,
         num_stages=stages,
     )
     return c
 
 
-def _tile(m: int, n: int, batch: int, a: torch.Tensor) -> tuple[int, int, int, int, int]:
-    """Choose the tile's rows, columns and depth, the warps and the pipeline's stages.
+def choose_tile(batch: int, m: int, n: int, dtype: torch.dtype, processors: int) -> Tile:
+    """Choose the largest tile that still leaves work for most of the multiprocessors.
 
-    A product with fewer large tiles than the device has multiprocessors gets small ones, or most of the
-    device idles: 128 x 4096 x 4096 in bfloat16 took 35 µs on an H200 in 32 tiles.
+    Measured on an H200, cold, the best of eleven 16-bit tiles and nine float32 tiles for each shape.
     """
-    if a.dtype == torch.float32:
-        return 64, 64, 16, 4, 3
-    large = triton.cdiv(m, 128) * triton.cdiv(n, 128) * batch
-    if min(m, n) <= 64 or large < _processors(a.device):
-        return 64, 64, 64, 4, 4
-    return 128, 128, 64, 8, 3
+
+    def programs(rows: int, columns: int) -> int:
+        return batch * -(-m // rows) * -(-n // columns)
+
+    if dtype == torch.float32:
+        return (64, 64, 16, 4, 3) if programs(64, 64) >= 2 * processors else (32, 64, 32, 4, 3)
+    if n <= 64:
+        return 64, 64, 128, 4, 3
+    if m <= 64:
+        return 64, 32, 128, 4, 4
+    if 3 * programs(128, 256) >= 2 * processors:
+        return 128, 256, 64, 8, 3
+    if 3 * programs(128, 128) >= 2 * processors:
+        return 128, 128, 64, 4, 4
+    return 128, 32, 128, 4, 4
 
 
+@lru_cache
 def _processors(device: torch.device) -> int:
+    """Count the multiprocessors; 1 where the kernel is interpreted."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +19,7 @@ import torch
 
 from kernelmark.roofline import Work
 
-__all__ = ["Op", "cxx_compiler", "dtype_of"]
+__all__ = ["Op", "cxx_compiler", "dtype_of", "with_own_code"]
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -35,10 +36,11 @@ def dtype_of(name: str) -> torch.dtype:
 
 @lru_cache(maxsize=1)
 def cxx_compiler() -> str | None:
-    """Find the C++ compiler that inductor needs; ``None`` where there is none."""
-    asked = os.environ.get("CXX")
-    names = (asked,) if asked else ("g++", "clang++", "c++")
-    return next((path for name in names if (path := shutil.which(name))), None)
+    """Find the C++ compiler that inductor would call; ``None`` where there is none.
+
+    Inductor looks for one name only: another compiler on the PATH counts when ``CXX`` names it.
+    """
+    return shutil.which(os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++"))
 
 
 class Op(ABC):
@@ -49,19 +51,27 @@ class Op(ABC):
     """
 
     def __init__(self) -> None:
-        self._compiled: Callable[..., Any] | None = None
+        self._on_cpu: tuple[Callable[..., Any], str] | None = None  # the path and what it is called
         self.backend = ""
-        """How the last call computed: ``triton``, ``torch inductor``, or the composition and why."""
+        """How the last call computed; empty before the first.
+
+        ``triton``; ``torch inductor``; ``torch inductor (library calls)`` where inductor generated no code and
+        calls torch's own function, as it does for a bare matrix product; or the composition, and why.
+        """
 
     def __call__(self, *inputs: Any) -> Any:
         """Compute; the first tensor among the inputs says where."""
         device = next(x.device for x in inputs if isinstance(x, torch.Tensor))
         if device.type == "cpu":
-            if self._compiled is None:
-                self._compiled = self._compile()
-            return self._compiled(*inputs)
+            if self._on_cpu is None:
+                return self._first(*inputs)
+            path, self.backend = self._on_cpu
+            return path(*inputs)
         self.backend = "triton"
-        return self.launch(*inputs)
+        if device.type != "cuda":
+            return self.launch(*inputs)
+        with torch.cuda.device(device):  # Triton launches on the current device, whatever holds the inputs
+            return self.launch(*inputs)
 
     @abstractmethod
     def forward(self, *inputs: Any, **named: Any) -> Any:
@@ -75,21 +85,32 @@ class Op(ABC):
     def eval_roofline(self) -> Work:
         """Say how much work one call is."""
 
-    def _compile(self) -> Callable[..., Any]:
+    def _first(self, *inputs: Any) -> Any:
+        """Compute on the CPU for the first time; the path is kept only if it could be built and ran."""
         if cxx_compiler() is None:
-            self.backend = "torch composition (no C++ compiler)"
-            return self.forward
-        self.backend = "torch inductor"
-        return torch.compile(_with_own_code(self.forward), dynamic=False, fullgraph=True)
+            path, told = self.forward, "torch composition (no C++ compiler)"
+            out = path(*inputs)
+        else:
+            from torch._inductor import metrics  # counts what inductor generated, its cache's hits included
+
+            path = torch.compile(with_own_code(self.forward), dynamic=False, fullgraph=True)
+            before = metrics.generated_kernel_count
+            out = path(*inputs)
+            generated = metrics.generated_kernel_count > before
+            told = "torch inductor" if generated else "torch inductor (library calls)"
+        self._on_cpu, self.backend = (path, told), told
+        return out
 
 
-def _with_own_code(method: Any) -> Callable[..., Any]:
-    """Give a bound method a code object of its own.
+def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a Python function, or a bound method, a code object of its own; anything else is left as it is.
 
-    Dynamo counts recompilations by code object and refuses the ninth, and every op of a class would share
-    one: the ninth case of a class would fail because of the eight before it.
+    Dynamo counts recompilations by code object and refuses the ninth, and all objects of a class share one:
+    the ninth case of a class would fail because of the eight before it.
     """
-    shared = method.__func__
+    shared = getattr(function, "__func__", function)
+    if not isinstance(shared, FunctionType):
+        return function
     own = FunctionType(
         shared.__code__.replace(),
         shared.__globals__,
@@ -97,4 +118,5 @@ def _with_own_code(method: Any) -> Callable[..., Any]:
         shared.__defaults__,
         shared.__closure__,
     )
-    return MethodType(own, method.__self__)
+    own.__kwdefaults__ = shared.__kwdefaults__
+    return own if shared is function else MethodType(own, function.__self__)  # pyright: ignore[reportFunctionMemberAccess]

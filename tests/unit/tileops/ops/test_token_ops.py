@@ -108,7 +108,8 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_compiled_path_agrees_with_float64(name: str) -> None:
     op, inputs, expected = SAMPLES[name](torch.float32)
     assert _worst(op(*inputs), expected) <= ROUNDING["float32"]
-    assert op.backend == "torch inductor"
+    # Inductor generates no code for a selection alone: it calls torch's.
+    assert op.backend == ("torch inductor (library calls)" if name == "topk" else "torch inductor")
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -1,4 +1,4 @@
-"""The same kernels compiled for a Hopper GPU, which needs no GPU: Triton's wheel carries the assembler.
+"""The library's kernels compiled for a Hopper GPU, which needs no GPU: Triton's wheel carries the assembler.
 
 What runs in the interpreter may still be refused by the compiler, or spill registers at the sizes the
 launchers choose. Nothing here says that the result is right or fast.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 
 triton = pytest.importorskip("triton")
 
@@ -56,12 +57,44 @@ def _topk(chunk: int, keep: int, warps: int, *, first: bool, last: bool) -> Comp
     )
 
 
+def _matmul(tile: tuple[int, int, int, int, int], *, even: bool, precision: str) -> Compiled:
+    rows, columns, depth, warps, stages = tile
+    strides = [f"stride_{matrix}{axis}" for matrix, axes in STRIDES.items() for axis in axes]
+    # The launcher finds strides of 1, and Triton makes them constants.
+    ones = dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), 1)
+    sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "GROUP": 8}
+    return Compiled(
+        "matmul",
+        "_matmul_kernel",
+        dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*T") | dict.fromkeys(("m", "n", "k", *strides), "i32"),
+        ones | sizes | {"PRECISION": precision, "EVEN": even},
+        even=("m", "n", "k", *(stride for stride in strides if stride not in ones)),
+        options={"num_warps": warps, "num_stages": stages},
+    )
+
+
+STRIDES = {"a": "bmk", "b": "bkn", "c": "bmn"}
 _ROWS = dict.fromkeys(("dy_ptr", "x_ptr", "weight_ptr", "dx_ptr"), "*T") | {"rstd_ptr": "*fp32"}
 _ROWS |= {"partial_ptr": "*fp32", "rows": "i32", "columns": "i32"}
 _COMBINE = dict.fromkeys(("expert_out_ptr", "shared_ptr", "out_ptr"), "*T") | {"positions_ptr": "*i32"}
 _COMBINE |= {"weights_ptr": "*fp32", "hidden": "i32", "scale": "fp32"}
 
+_SOFTMAX = {"x_ptr": "*T", "y_ptr": "*T", "columns": "i32"}
+_NORM = _SOFTMAX | {"weight_ptr": "*T", "eps": "fp32"}
+
 KERNELS = {
+    "softmax": Compiled(
+        "softmax", "_row_kernel", _SOFTMAX, {"BLOCK": 16384}, even=("columns",), options={"num_warps": 16}
+    ),
+    "softmax of long rows": Compiled(
+        "softmax", "_long_row_kernel", _SOFTMAX, {"BLOCK": 8192}, even=("columns",), options={"num_warps": 32}
+    ),
+    "rms_norm": Compiled(
+        "rms_norm", "_row_kernel", _NORM, {"BLOCK": 16384}, even=("columns",), options={"num_warps": 16}
+    ),
+    "rms_norm of long rows": Compiled(
+        "rms_norm", "_long_row_kernel", _NORM, {"BLOCK": 8192}, even=("columns",), options={"num_warps": 32}
+    ),
     "silu": Compiled("silu", "_silu_kernel", {"x_ptr": "*T", "y_ptr": "*T", "count": "i32"}, {"BLOCK": 1024}),
     "rms_norm_bwd rows": Compiled(
         "rms_norm_bwd",
@@ -94,6 +127,18 @@ KERNELS = {
 }
 
 
+MATMULS = [
+    # Batch, m, n: one for each tile that the launcher may choose.
+    ("bf16", (1, 128, 4096)),
+    ("bf16", (32, 256, 256)),
+    ("bf16", (1, 4096, 4096)),
+    ("bf16", (48, 197, 64)),
+    ("bf16", (1, 16, 4096)),
+    ("fp32", (1, 128, 4096)),
+    ("fp32", (32, 256, 256)),
+]
+
+
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_compiles_for_hopper_without_spilling_registers(
@@ -111,6 +156,22 @@ def test_attention_compiles_for_hopper_with_loads_ahead_of_use(
     assert "cp.async" in compiled.asm["ptx"]
     # Tensor cores for 16-bit products; float32 stays float32, never TF32.
     assert ("wgmma" in compiled.asm["ptx"]) == (dtype == "bf16")
+    assert "tf32" not in compiled.asm["ptx"]
+
+
+@pytest.mark.parametrize("even", [True, False], ids=["even", "uneven"])
+@pytest.mark.parametrize(("dtype", "shape"), MATMULS)
+def test_a_product_compiles_for_hopper_with_loads_ahead_of_use(
+    dtype: str, shape: tuple[int, int, int], even: bool, tmp_path: Path
+) -> None:
+    from tileops.kernels.matmul import choose_tile
+
+    wide = dtype == "fp32"
+    tile = choose_tile(*shape, torch.float32 if wide else torch.bfloat16, 132)
+    compiled = _compile(_matmul(tile, even=even, precision="ieee" if wide else "tf32"), dtype)
+    assert _spilled(compiled, tmp_path) == 0
+    assert "cp.async" in compiled.asm["ptx"]
+    assert ("wgmma" in compiled.asm["ptx"]) == (not wide)
     assert "tf32" not in compiled.asm["ptx"]
 
 

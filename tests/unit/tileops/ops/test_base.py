@@ -1,0 +1,182 @@
+"""What every op does, whatever it computes: which path a device gets, and what the op says of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelmark.roofline import Work
+from tileops.ops import base
+from tileops.ops.base import Op, cxx_compiler, dtype_of, with_own_code
+
+needs_compiler = pytest.mark.skipif(
+    cxx_compiler() is None, reason="inductor needs a C++ compiler; there is none here"
+)
+
+
+class Scale(Op):
+    """Multiplies by a number, which inductor has to generate code for."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+    def launch(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def eval_roofline(self) -> Work:
+        return Work(0, 0)
+
+
+class Product(Scale):
+    """A bare matrix product, which inductor leaves to torch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ x
+
+
+class Talks(Scale):
+    """Prints, which cannot be compiled into one graph."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("multiplying")
+        return x * self.factor
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "cxx_compiler", lambda: None)
+
+
+def test_an_op_says_nothing_of_how_it_computes_before_it_has() -> None:
+    assert Scale(2).backend == ""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kind", "told"), [(Scale, "torch inductor"), (Product, "torch inductor (library calls)")]
+)
+def test_the_backend_tells_generated_code_from_calls_of_torchs_own(kind: type[Scale], told: str) -> None:
+    op, x = kind(3.0), torch.eye(5)
+    first, again = op(x), op(x)
+    expected = x if kind is Product else 3 * x
+    assert torch.equal(first, expected)
+    assert torch.equal(again, expected)
+    assert op.backend == told
+
+
+@needs_compiler
+def test_objects_of_a_class_do_not_use_up_each_others_compilations() -> None:
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for factor in (2.0, 3.0, 4.0):
+            op = Scale(factor)
+            assert op(torch.ones(3)).tolist() == [factor] * 3
+            assert op.backend == "torch inductor"
+
+
+@needs_compiler
+def test_what_cannot_be_compiled_raises_each_time_and_never_runs_uncompiled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    op = Talks(2.0)
+    for _ in range(2):
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            op(torch.ones(3))
+    assert op.backend == ""
+    assert "multiplying" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_the_composition_runs_and_says_so() -> None:
+    op = Scale(2.0)
+    assert op(torch.ones(3)).tolist() == [2, 2, 2]
+    assert op.backend == "torch composition (no C++ compiler)"
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_the_backend_is_that_of_the_last_call() -> None:
+    op, here = Scale(2.0), torch.ones(3)
+    seen = []
+    for x in (here, here.to("meta"), here):
+        op(x)
+        seen.append(op.backend)
+    assert seen == ["torch composition (no C++ compiler)", "triton", "torch composition (no C++ compiler)"]
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_the_first_tensor_among_the_inputs_says_where() -> None:
+    class Second(Scale):
+        def forward(self, nothing: Any, x: torch.Tensor) -> torch.Tensor:
+            assert nothing is None
+            return x + 1
+
+    assert Second(0.0)(None, torch.zeros(2)).tolist() == [1, 1]
+
+
+def _program(folder: Path, name: str) -> str:
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_compiler_counts_under_the_one_name_that_inductor_looks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = cxx_compiler.__wrapped__  # without what this process has found before
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(base.sys, "platform", "linux")
+    monkeypatch.delenv("CXX", raising=False)
+    other = _program(tmp_path, "clang++")
+    assert find() is None
+    monkeypatch.setenv("CXX", "clang++")
+    assert find() == other
+    monkeypatch.setenv("CXX", "nothing-of-this-name")
+    assert find() is None
+    monkeypatch.delenv("CXX")
+    usual = _program(tmp_path, "g++")
+    assert find() == usual
+    monkeypatch.setattr(base.sys, "platform", "darwin")
+    assert find() == other
+
+
+@needs_compiler
+def test_inductor_looks_for_the_same_compiler() -> None:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    found = cxx_compiler()
+    assert found is not None
+    assert os.path.basename(get_cpp_compiler()) == os.path.basename(found)
+
+
+def test_code_of_its_own_keeps_what_the_function_is() -> None:
+    captured = 100
+
+    def function(a: int, b: int = 10, *, c: int = 1) -> int:
+        return captured + a + b + c
+
+    own = with_own_code(function)
+    assert own.__code__ is not function.__code__
+    assert (own(1000), own(1000, 20, c=2)) == (1111, 1122)
+
+    method = with_own_code(Scale(3.0).forward)
+    assert method(2) == 6
+    assert method.__func__.__code__ is not Scale.forward.__code__
+    assert with_own_code(torch.bmm) is torch.bmm
+
+
+@pytest.mark.parametrize("name", ["half precision", "Tensor", "int3000"])
+def test_a_name_that_is_no_dtype_is_refused_with_names_that_are(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"no dtype '{name}'; use a name such as float16"):
+        dtype_of(name)
+
+
+def test_a_dtype_is_found_by_its_name() -> None:
+    assert dtype_of("bfloat16") is torch.bfloat16
