@@ -1,0 +1,154 @@
+"""What an examination looks at, as values: read once from this machine, or made up by a test.
+
+Reading imports torch, opens the best device and tries each timer on it. It judges nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+
+from kernelmark import probe
+from kernelmark.device.cpu_facts import available_cpus, busy_seconds
+from kernelmark.doctor.trial import TimerTrial, try_timers
+from kernelmark.errors import UnavailableError
+from kernelmark.records import DeviceRecord, ProbeReading, Telemetry
+
+__all__ = ["Machine", "TorchFacts", "read_machine", "share_taken"]
+
+_WATCH_S = 0.4  # the system counts in steps of 10 ms, so this reads a share of two processors to 1.3 %
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFacts:
+    """What torch says of itself."""
+
+    version: str
+    cuda: str | None = None
+    """The CUDA toolkit that it is built with."""
+    hip: str | None = None
+    devices: int = 0
+    """How many CUDA (or AMD) devices it can use."""
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Everything that the subjects look at.
+
+    ``device`` is the best one there is; ``probe`` the reading that shows whether its caches are cold after a
+    flush, or the reason why there is none.
+    """
+
+    root: Path
+    environ: Mapping[str, str]
+    version: Callable[[str], str | None]
+    """Version of an installed distribution."""
+    module: Callable[[str], probe.Probe]
+    program: Callable[[str], str | None]
+    cpus: Collection[int]
+    torch: TorchFacts | None = None
+    device: DeviceRecord | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    timers: tuple[TimerTrial, ...] = ()
+    probe: ProbeReading | str = ""
+    driver_cuda: tuple[int, int] | None = None
+    """The newest CUDA that the driver can run."""
+    taken_by_others: float | None = None
+
+    @property
+    def has_nvidia(self) -> bool:
+        """Whether the system shows an NVIDIA driver or device, whatever torch makes of it."""
+        marks = ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg")
+        return self.driver_cuda is not None or any((self.root / mark).exists() for mark in marks)
+
+    @property
+    def measures_nvidia(self) -> bool:
+        """Whether the best device is an NVIDIA one."""
+        hip = self.torch is not None and self.torch.hip is not None
+        return self.device is not None and self.device.kind == "cuda" and not hip
+
+
+def read_machine(root: Path = Path("/")) -> Machine:
+    """Read this machine; takes some seconds, most of them for importing torch and for the flush of a CPU."""
+    cpus = available_cpus()
+    taken = share_taken(cpus, root)  # before torch's own threads are there
+    bare = Machine(
+        root=root,
+        environ=os.environ,
+        version=_version,
+        module=probe.module,
+        program=shutil.which,
+        cpus=cpus,
+        driver_cuda=_driver_cuda(),
+        taken_by_others=taken,
+    )
+    return _with_device(bare) if probe.module("torch") else bare
+
+
+def share_taken(
+    cpus: Collection[int],
+    root: Path = Path("/"),
+    *,
+    watch_s: float = _WATCH_S,
+    sleep: Callable[[float], object] = time.sleep,
+) -> float | None:
+    """Say which part of the processors' time goes to other processes now; ``None`` if nobody counts it."""
+    before, own = busy_seconds(cpus, root), time.process_time()
+    sleep(watch_s)
+    after, own = busy_seconds(cpus, root), time.process_time() - own
+    if before is None or after is None:
+        return None
+    return max(0.0, after - before - own) / (watch_s * len(cpus))
+
+
+def _with_device(bare: Machine) -> Machine:
+    import torch
+
+    from kernelmark.device import measure_probe, open_device
+
+    usable = torch.cuda.is_available()
+    facts = TorchFacts(
+        version=str(torch.__version__),
+        cuda=torch.version.cuda,
+        hip=torch.version.hip,
+        devices=torch.cuda.device_count() if usable else 0,
+        threads=torch.get_num_threads(),
+    )
+    device = open_device(None)
+    telemetry = device.telemetry()  # before this examination heats anything
+    timers = try_timers(device)
+    try:
+        reading: ProbeReading | str = measure_probe(device)
+    except UnavailableError as error:
+        reading = str(error)
+    return replace(
+        bare, torch=facts, device=device.describe(), telemetry=telemetry, timers=timers, probe=reading
+    )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _driver_cuda() -> tuple[int, int] | None:
+    """Ask the driver which CUDA it can run; ``None`` where there is no driver."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError:
+        return None
+    version = ctypes.c_int(0)
+    if library.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return None
+    return version.value // 1000, version.value % 1000 // 10

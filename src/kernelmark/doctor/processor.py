@@ -1,0 +1,120 @@
+"""The host's processor: governor, turbo, load, limits and clock. On the CPU they are the measurement's ground.
+
+With another best device the host only launches, and what would be a warning is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernelmark.device.cpu_facts import cpu_name, cpu_settings
+from kernelmark.doctor.finding import Finding, Severity
+from kernelmark.doctor.machine import Machine
+from kernelmark.units import format_percent
+
+__all__ = ["findings"]
+
+_MOST_TAKEN = 0.2  # where the calibration of a CPU refuses
+_FAST_CLOCKS = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"})
+"""Read in tens of nanoseconds from user space; the others take a system call, or a microsecond and more."""
+
+
+def findings(machine: Machine) -> Iterator[Finding]:
+    """Look at the processors that this process may run on."""
+    grave = Severity.WARNING if machine.device is None or machine.device.kind == "cpu" else Severity.NOTE
+    settings = cpu_settings(next(iter(machine.cpus)), machine.root)
+    name = cpu_name(machine.root)
+    yield Finding("processor", Severity.OK, f"{name}, {len(machine.cpus)} for this process")
+    yield _governor(settings, grave)
+    yield from _turbo(settings)
+    if "virtual_machine" in settings:
+        fix = "for times of the hardware itself, measure on it; ratios hold here too"
+        yield Finding("virtual machine", Severity.NOTE, settings["virtual_machine"], fix)
+    yield _load(machine.taken_by_others, grave)
+    yield from _threads(machine, grave)
+    yield from _quota(machine, grave)
+    yield from _clock(machine.root, grave)
+
+
+def _governor(settings: dict[str, str], grave: Severity) -> Finding:
+    governor = settings.get("governor")
+    if governor is None:
+        return Finding("CPU governor", Severity.OK, "not this system's to set")
+    if governor == "performance":
+        return Finding("CPU governor", Severity.OK, governor)
+    fix = "cpupower frequency-set --governor performance"
+    return Finding("CPU governor", grave, f"{governor}: the clock rises only during a measurement", fix)
+
+
+def _turbo(settings: dict[str, str]) -> Iterator[Finding]:
+    on = settings.get("no_turbo") == "0" or settings.get("boost") == "1"
+    off = settings.get("no_turbo") == "1" or settings.get("boost") == "0"
+    if on:
+        fix = (
+            "where times of different days must compare, switch it off:"
+            " echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > /sys/devices/system/cpu/cpufreq/boost"
+        )
+        yield Finding("turbo", Severity.NOTE, "on: the clock follows load and heat", fix)
+    elif off:
+        yield Finding("turbo", Severity.OK, "off")
+
+
+def _load(taken: float | None, grave: Severity) -> Finding:
+    if taken is None:
+        return Finding("load", Severity.NOTE, "this system does not count it", "see that nothing else runs")
+    found = f"other processes take {format_percent(taken)} of the processors"
+    if taken <= _MOST_TAKEN:
+        return Finding("load", Severity.OK, found)
+    return Finding("load", grave, found, "end them (top lists them), or measure later")
+
+
+def _threads(machine: Machine, grave: Severity) -> Iterator[Finding]:
+    if machine.torch is None:
+        return
+    threads, cpus = machine.torch.threads, len(machine.cpus)
+    found = f"torch uses {threads} on {cpus} processors"
+    if threads > cpus:
+        yield Finding("threads", grave, f"{found}: they wait for each other", f"set OMP_NUM_THREADS={cpus}")
+    else:
+        yield Finding("threads", Severity.OK, found)
+
+
+def _quota(machine: Machine, grave: Severity) -> Iterator[Finding]:
+    """Look for a limit of a container on processor time: past it the process stands still until the next period."""
+    limit = _cgroup_cpus(machine.root)
+    if limit is not None and limit < len(machine.cpus):
+        found = f"a container's limit of {limit:g} processors' time, with {len(machine.cpus)} to run on"
+        fix = "give the container whole processors (--cpuset-cpus) rather than a share of time (--cpus)"
+        yield Finding("CPU quota", grave, f"{found}: the process is stopped when it is used up", fix)
+
+
+def _cgroup_cpus(root: Path) -> float | None:
+    parts = _read(root / "sys/fs/cgroup/cpu.max").split()
+    if not parts:
+        parts = [
+            _read(root / "sys/fs/cgroup/cpu" / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        ]
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):  # "max", -1, or not there
+        return None
+    return int(parts[0]) / int(parts[1])
+
+
+def _clock(root: Path, grave: Severity) -> Iterator[Finding]:
+    folder = root / "sys/devices/system/clocksource/clocksource0"
+    source = _read(folder / "current_clocksource")
+    if not source:
+        return
+    if source in _FAST_CLOCKS:
+        yield Finding("host clock", Severity.OK, source)
+        return
+    others = _read(folder / "available_clocksource")
+    fix = f"boot with clocksource=tsc, if the machine has it (it offers: {others or source})"
+    yield Finding("host clock", grave, f"{source}: each reading takes a system call or more", fix)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
