@@ -46,6 +46,7 @@ def test_many(case):
 
 
 def synthetic_library(folder: Path, rows: int = 1000) -> None:
+    """Write an op library whose one op has ``rows`` workload rows."""
     (folder / "pyproject.toml").write_text(
         '[tool.kernelmark]\nname = "many"\nmanifest = "manifest"\nops = "many_ops"\ncases = "many_cases"\n'
         'benchmarks = "."\n'
@@ -64,17 +65,20 @@ def synthetic_library(folder: Path, rows: int = 1000) -> None:
 
 
 def seconds(command: list[str], folder: Path) -> float:
+    """Time one command from start to exit."""
     start = time.perf_counter()
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return time.perf_counter() - start
 
 
 def median_of(command: list[str], folder: Path) -> float:
+    """Time a command several times, after once untimed."""
     seconds(command, folder)  # the first one reads the files from disk
     return statistics.median(seconds(command, folder) for _ in range(REPEATS))
 
 
 def host_timer_empty_us() -> float:
+    """Ask the host timer what it reads of a call that does nothing, caches cold."""
     from kernelmark import bench_kernel
     from kernelmark.records import Cache
     from kernelmark.timing import TimingOptions
@@ -84,6 +88,7 @@ def host_timer_empty_us() -> float:
 
 
 def main() -> int:
+    """Measure, print, compare with the limits."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where to write the figures")
     arguments = parser.parse_args()

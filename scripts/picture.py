@@ -1,6 +1,6 @@
 """Draw a stored run's table as an SVG: the picture in the README.
 
-    python scripts/picture.py RUN docs/report.svg --op RMSNormFwdOp --op BmmFwdOp
+python scripts/picture.py RUN docs/report.svg --op RMSNormFwdOp --op BmmFwdOp
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def draw(run_folder: Path, ops: list[str], title: str) -> str:
     rows = [row for row in run.rows if not ops or row.op in ops]
     if not rows:
         raise SystemExit(f"no rows of {', '.join(ops)} in {run_folder}")
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     console.print(console_table(rows, WIDTH))
     svg = console.export_svg(title=title or f"{run.header.device.name}, timer {run.header.protocol.timer}")
     # the fonts would be fetched from the net by whoever looks; any monospaced one will do

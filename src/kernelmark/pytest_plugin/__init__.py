@@ -85,18 +85,27 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Make the run's session current around a test that has a case."""
-    if _case_of(item) is None:
+    run = _run(item.config) if _case_of(item) is not None else None
+    if run is None:
         return (yield)
-    with _run(item.config).session_in_use():
+    with run.session_in_use():
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a case that cannot be run as asked, where pytest shows why."""
+    if _case_of(item) is not None and id(item.config) in _REFUSALS:
+        # not raised as it is: a worker of pytest-xdist would end without a word
+        pytest.fail(str(_REFUSALS[id(item.config)]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Attach a test's rows to its report, also when it fails."""
-    if _case_of(item) is None:
+    run = _run(item.config) if _case_of(item) is not None else None
+    if run is None:
         return (yield)
-    run = _run(item.config)
     before = len(run.session.rows)
     try:
         return (yield)
@@ -113,7 +122,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
         case = _case_of(item)
         if case is not None:
             case.release()
-            _run(item.config).released()
+            if (run := _run(item.config)) is not None:
+                run.released()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -127,18 +137,9 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Write the progress line of a case."""
-    run = _RUNS.get(id(getattr(report, "_kernelmark_config", None)))
-    if run is not None and report.when == "call":
-        run.progress()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let the report find its run."""
-    report = yield
-    if _case_of(item) is not None:
-        report._kernelmark_config = item.config  # type: ignore[attr-defined]
-    return report
+    if report.when == "call":
+        for run in _RUNS.values():
+            run.progress()
 
 
 def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -156,20 +157,27 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the run where nothing else did."""
+    _REFUSALS.pop(id(config), None)
     run = _RUNS.pop(id(config), None)
     if run is not None:
         run.finish("failed")
 
 
 _RUNS: dict[int, BenchmarkRun] = {}
+_REFUSALS: dict[int, pytest.UsageError] = {}
 
 
-def _run(config: pytest.Config) -> BenchmarkRun:
-    if id(config) not in _RUNS:
+def _run(config: pytest.Config) -> BenchmarkRun | None:
+    """Give the run of this pytest, made for the first case; ``None`` where what is asked for is refused."""
+    key = id(config)
+    if key not in _RUNS and key not in _REFUSALS:
         from kernelmark.pytest_plugin.run import BenchmarkRun
 
-        _RUNS[id(config)] = BenchmarkRun.of(config)
-    return _RUNS[id(config)]
+        try:
+            _RUNS[key] = BenchmarkRun.of(config)
+        except pytest.UsageError as error:
+            _REFUSALS[key] = error
+    return _RUNS.get(key)
 
 
 def _case_of(item: pytest.Item) -> Any:

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - a table of cases reads best with one case a line
+
 from __future__ import annotations
 
 from collections.abc import Callable
