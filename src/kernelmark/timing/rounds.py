@@ -121,7 +121,7 @@ def time_in_rounds(
     counts: dict[str, list[RoundCounts]] = {name: [] for name in calls}
     with opened(timer, device):
         turns = {name: _Turn.of(call, device, options) for name, call in calls.items()}
-        loop = Passes(device, timer, after_pass)
+        loop = Passes(device, timer, after_pass, count_copies=True)  # a launch is all that it does
         for index in range(options.rounds):
             for position, (name, turn) in enumerate(turns.items()):
                 if options.cooldown_s:

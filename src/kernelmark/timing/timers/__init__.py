@@ -52,6 +52,24 @@ TIMERS: tuple[TimerEntry, ...] = (
         "the device's own records of each kernel, copy and memset, each attributed to its call",
     ),
     TimerEntry(
+        "kineto",
+        "kernelmark.timing.timers.kineto:KinetoTimer",
+        "NVIDIA devices",
+        "the span of each call's work on the device over all streams, from torch.profiler",
+    ),
+    TimerEntry(
+        "proton",
+        "kernelmark.timing.timers.proton:ProtonTimer",
+        "NVIDIA devices",
+        "the sum of each call's kernel times, from Triton's Proton",
+    ),
+    TimerEntry(
+        "cudagraph_proton",
+        "kernelmark.timing.timers.cudagraph_proton:CudagraphProtonTimer",
+        "NVIDIA devices",
+        "the same, over replays of a CUDA graph that holds all calls of a pass",
+    ),
+    TimerEntry(
         "device_events",
         "kernelmark.timing.timers.device_events:DeviceEventsTimer",
         "accelerators",

@@ -6,6 +6,7 @@ import ctypes
 import enum
 import sys
 import threading
+import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -60,7 +61,11 @@ class PlayedCupti(ModuleType):
         self.refuses = False
         self.lose_below = 64
         self.clock = 0
+        self.ticks_per_ns = 1
         self.correlation = 0
+
+    def get_timestamp(self) -> int:
+        return time.perf_counter_ns() * self.ticks_per_ns
 
     def set_thread_id_type(self, kind: int) -> None:
         if self.refuses:
@@ -238,6 +243,15 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "cupti", None)
     with pytest.raises(UnavailableError, match=r"kernelmark\[cuda\]"):
         CuptiTimer().open(CudaLike(PlayedCupti()))
+
+
+@pytest.mark.spec("X6")
+def test_times_are_nanoseconds_also_where_torch_profiler_left_a_clock_of_cycles(api: PlayedCupti) -> None:
+    api.ticks_per_ns = 2
+    opened = CuptiTimer()
+    opened.open(CudaLike(api))
+    found = opened.sample(Call(lambda: api.launch("k", 2_000_000)), lambda: None, 1)
+    assert found.device_busy_ns[0] == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_a_device_that_is_not_nvidias_is_refused(api: PlayedCupti) -> None:

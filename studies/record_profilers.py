@@ -1,0 +1,79 @@
+"""Record what Proton and torch.profiler say of a few calls on a CUDA device, as fixtures for attribution.
+
+    python studies/record_profilers.py tests/data/profilers
+
+One process: Proton first, since it cannot start after the others. Each file holds three calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from timer_kinds import calls
+
+from kernelmark.device import open_device
+from kernelmark.errors import KernelmarkError
+from kernelmark.timing.timers.cudagraph_proton import CudagraphProtonTimer
+from kernelmark.timing.timers.device_work import WorkPerCall
+from kernelmark.timing.timers.kineto import KinetoTimer
+from kernelmark.timing.timers.proton import ProtonTimer
+
+COUNT = 3
+
+
+def write(path: Path, found: Any) -> None:
+    path.write_text(json.dumps(found, indent=1, default=float) + "\n")
+
+
+def record_proton(timer: ProtonTimer, folder: Path) -> None:
+    device = open_device("cuda")
+    flush = device.flusher()
+    timer.open(device)
+    for name, call in calls().items():
+        file = f"{timer.name}_{name.replace(' ', '_')}.json"
+        call.run()
+        flush()
+        seen = timer._cupti.collect(call.run, device.synchronize)  # type: ignore[union-attr]
+        start = min((a.start_ns for a in seen), default=0)
+        work = [
+            dataclasses.asdict(a) | {"start_ns": a.start_ns - start, "end_ns": a.end_ns - start} for a in seen
+        ]
+        kernels = sum(a.kind == "kernel" for a in seen)
+        timer._known[id(call)] = call, WorkPerCall(kernels, sum(a.kind == "memset" for a in seen))
+        try:
+            tree = timer.collect(call, flush, COUNT).database
+        except (KernelmarkError, RuntimeError) as error:
+            print(file, "not read:", type(error).__name__, str(error)[:200], flush=True)
+            tree = None
+        write(folder / file, {"work": work, "count": COUNT, "replays": timer.replays, "database": tree})
+        print(file, len(work), "activities", flush=True)
+    timer.close()
+
+
+def record_kineto(folder: Path) -> None:
+    device = open_device("cuda")
+    timer = KinetoTimer()
+    timer.open(device)
+    for name, call in calls().items():
+        call.run()
+        trace = timer.collect(call, device.flusher(), COUNT)
+        write(
+            folder / f"kineto_{name.replace(' ', '_')}.json", {"events": list(trace.events), "count": COUNT}
+        )
+        print("kineto", name, len(trace.events), "events", flush=True)
+    timer.close()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    record_proton(ProtonTimer(), folder)
+    record_proton(CudagraphProtonTimer(), folder)
+    record_kineto(folder)
+
+
+main()
