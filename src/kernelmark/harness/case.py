@@ -148,7 +148,7 @@ def _drawing(seed: int) -> Iterator[None]:
     device = torch.device(current_session().device.torch_name)
     python_state, numpy_state = random.getstate(), numpy.random.get_state()
     indices = [] if device.type == "cpu" else [device.index or 0]
-    forked = {} if device.type == "cpu" else {"device_type": device.type}
+    forked: dict[str, Any] = {} if device.type == "cpu" else {"device_type": device.type}
     try:
         with torch.random.fork_rng(devices=indices, **forked), device:
             torch.manual_seed(seed)
