@@ -11,11 +11,11 @@ from pathlib import Path
 from kernelmark.device.cpu_facts import cpu_name, cpu_settings
 from kernelmark.doctor.finding import Finding, Severity
 from kernelmark.doctor.machine import Machine
+from kernelmark.roofline.calibrate_cpu import MOST_TAKEN
 from kernelmark.units import format_percent
 
 __all__ = ["findings"]
 
-_MOST_TAKEN = 0.2  # where the calibration of a CPU refuses
 _FAST_CLOCKS = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"})
 """Read in tens of nanoseconds from user space; the others take a system call, or a microsecond and more."""
 
@@ -64,7 +64,7 @@ def _load(taken: float | None, grave: Severity) -> Finding:
     if taken is None:
         return Finding("load", Severity.NOTE, "this system does not count it", "see that nothing else runs")
     found = f"other processes take {format_percent(taken)} of the processors"
-    if taken <= _MOST_TAKEN:
+    if taken <= MOST_TAKEN:
         return Finding("load", Severity.OK, found)
     return Finding("load", grave, found, "end them (top lists them), or measure later")
 

@@ -9,10 +9,8 @@ and a kernel that beats it by more than 5 % is shown as an anomaly that says so.
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from time import perf_counter, process_time
 
@@ -22,30 +20,18 @@ from kernelmark.device.memory import available_memory
 from kernelmark.errors import UnavailableError, UsageError
 from kernelmark.records import DeviceRecord
 from kernelmark.roofline.calibration_store import store_calibration, stored_calibration
-from kernelmark.roofline.model import Calibration, Figure, Profile, Rate
+from kernelmark.roofline.ceilings import SHORT, Ceilings, Effort, measured_profile
+from kernelmark.roofline.model import Profile, Rate
 from kernelmark.units import format_bytes, format_percent
 
-__all__ = ["Ceilings", "calibrate_cpu", "cpu_profile", "measure_ceilings"]
+__all__ = ["MOST_TAKEN", "calibrate_cpu", "cpu_measured", "cpu_profile", "measure_ceilings", "refuse_busy"]
 
-_STREAM_BUDGET_S = 0.5  # for each of the three access patterns
-_MATMUL_BUDGET_S = 1.0  # for each dtype; three of them, and what is set up around them, stay under 6 s in all
 _FEWEST_PASSES = 3
-_MOST_TAKEN = 0.2  # the fastest pass outlives some disturbance; at 80 %, float32 read 35 of its 347 GFLOP/s
+MOST_TAKEN = 0.2  # the fastest pass outlives some disturbance; at 80 %, float32 read 35 of its 347 GFLOP/s
 _SMALLEST_BUFFER = 64 << 20
 _LARGEST_SHARE = 8  # at most this part of the free memory
 _MATMUL_SIZES = (512, 1024, 1536, 2048, 4096)  # the best size grows with the number of cores
 _MATMUL_DTYPES = (Rate.FLOAT32, Rate.BFLOAT16, Rate.FLOAT64)
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What was reached: bytes per second by access pattern, operations per second by dtype."""
-
-    bandwidth: dict[str, float]
-    flops: dict[Rate, float]
-    buffer_bytes: int
-    taken_by_others: float | None = None
-    """The part of the processors' time meanwhile that went to other processes; ``None`` if nobody says."""
 
 
 def cpu_profile(device: Device, *, recalibrate: bool = False) -> Profile:
@@ -78,18 +64,35 @@ def calibrate_cpu(device: Device, *, measure: Callable[[DeviceRecord], Ceilings]
     Raises:
         UnavailableError: other processes took so much of the CPU that the ceilings would be too low.
     """
-    import torch
-
     record, load = device.describe(), device.telemetry().load_average
     ceilings = (measure or measure_ceilings)(record)
-    if ceilings.taken_by_others is not None and ceilings.taken_by_others > _MOST_TAKEN:
+    refuse_busy(ceilings)
+    return cpu_measured(record, ceilings, load)
+
+
+def cpu_measured(record: DeviceRecord, ceilings: Ceilings, load: float | None) -> Profile:
+    """Describe what was measured now as the profile of this CPU, with its conditions."""
+    name = f"{record.name}, {record.threads} threads, as measured"
+    return measured_profile(record, ceilings, name=name, conditions=_conditions(record, ceilings, load))
+
+
+def refuse_busy(ceilings: Ceilings) -> None:
+    """Refuse ceilings that other processes made too low.
+
+    Raises:
+        UnavailableError: they took more than a fifth of the CPU.
+    """
+    if ceilings.taken_by_others is not None and ceilings.taken_by_others > MOST_TAKEN:
         raise UnavailableError(
             f"no ceilings of this CPU: other processes took {format_percent(ceilings.taken_by_others)} of it"
-            f" while they were measured, and more than {format_percent(_MOST_TAKEN)} makes them too low;"
+            f" while they were measured, and more than {format_percent(MOST_TAKEN)} makes them too low;"
             " calibrate on a quiet machine"
         )
-    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    pattern, bandwidth = max(ceilings.bandwidth.items(), key=lambda item: item[1])
+
+
+def _conditions(record: DeviceRecord, ceilings: Ceilings, load: float | None) -> dict[str, str]:
+    import torch
+
     conditions = {
         "threads": str(record.threads),
         "affinity": ",".join(map(str, record.affinity or ())),
@@ -101,28 +104,25 @@ def calibrate_cpu(device: Device, *, measure: Callable[[DeviceRecord], Ceilings]
     }
     if ceilings.buffer_bytes <= (record.last_level_cache_bytes or 0):
         conditions["warning"] = "the buffer fits into the last-level cache, so the bandwidth is the cache's"
-    return Profile(
-        name=f"{record.name}, {record.threads} threads, as measured",
-        kind="cpu",
-        match=(glob.escape(record.name),),
-        bandwidth=Figure(bandwidth, f"best {pattern} rate that torch reached here, {date}"),
-        flops={
-            rate: Figure(value, f"best {rate.value} matrix product that torch reached here, {date}")
-            for rate, value in ceilings.flops.items()
-        },
-        calibration=Calibration(date, conditions),
-    )
+    return conditions
 
 
-def measure_ceilings(device: DeviceRecord) -> Ceilings:
+def measure_ceilings(device: DeviceRecord, effort: Effort = SHORT) -> Ceilings:
     """Measure on torch's present number of threads."""
     size = _buffer_bytes(device.last_level_cache_bytes or 0, available_memory())
     cpus = device.affinity or ()
     start, own, all_ = perf_counter(), process_time(), busy_seconds(cpus)
-    bandwidth, flops = dict(_stream_rates(size)), dict(_matmul_rates())
+    bandwidth = dict(_stream_rates(size, effort.stream_s))
+    rates = {rate: (short, kept) for rate, short, kept in _matmul_rates(effort)}
     wall, own, now = perf_counter() - start, process_time() - own, busy_seconds(cpus)
     others = None if all_ is None or now is None else max(0.0, now - all_ - own) / (wall * len(cpus))
-    return Ceilings(bandwidth, flops, size, others)
+    return Ceilings(
+        bandwidth,
+        {rate: short for rate, (short, _) in rates.items()},
+        size,
+        others,
+        {rate: kept for rate, (_, kept) in rates.items() if kept is not None},
+    )
 
 
 def _buffer_bytes(last_level: int, free: int | None) -> int:
@@ -131,7 +131,7 @@ def _buffer_bytes(last_level: int, free: int | None) -> int:
     return wanted if free is None else min(wanted, free // _LARGEST_SHARE)
 
 
-def _stream_rates(size: int) -> Iterator[tuple[str, float]]:
+def _stream_rates(size: int, budget_s: float) -> Iterator[tuple[str, float]]:
     """Give the rate of each access pattern; each touches all of the buffer, and what it touches counts."""
     import torch
 
@@ -140,28 +140,48 @@ def _stream_rates(size: int) -> Iterator[tuple[str, float]]:
     out, left, right = flat.chunk(3)
     patterns: dict[str, Callable[[], object]] = {
         "read": lambda: torch.sum(flat),
+        "write": lambda: flat.fill_(1.0),
         "copy": lambda: to.copy_(source),
         "triad": lambda: torch.add(left, right, alpha=0.5, out=out),
     }
     for name, run in patterns.items():
-        yield name, flat.nbytes / _best(run, _STREAM_BUDGET_S)
+        yield name, flat.nbytes / _best(run, budget_s)
 
 
-def _matmul_rates() -> Iterator[tuple[Rate, float]]:
-    """Give the best rate of a matrix product in each dtype, over the sizes that fit into the budget."""
+def _matmul_rates(effort: Effort) -> Iterator[tuple[Rate, float, float | None]]:
+    """Give the best rate of a matrix product in each dtype, over the sizes that fit, and the rate kept up."""
     import torch
 
     for rate in _MATMUL_DTYPES:
-        best, end = 0.0, perf_counter() + _MATMUL_BUDGET_S
+        best, end = 0.0, perf_counter() + effort.matmul_s
+        flops, product = 0, partial(_nothing)
         for size in _MATMUL_SIZES:
-            flops = 2 * size**3
-            if best and (_FEWEST_PASSES + 1) * flops / best > end - perf_counter():
+            count = 2 * size**3
+            if best and (_FEWEST_PASSES + 1) * count / best > end - perf_counter():
                 break
             # Random numbers: zeros and ones cost less power and would give a ceiling that no data reach.
             left, right = (torch.rand(size, size).to(getattr(torch, rate.value)) for _ in range(2))
-            product = partial(torch.mm, left, right, out=torch.empty_like(left))
-            best = max(best, flops / _best(product, _MATMUL_BUDGET_S / 8))
-        yield rate, best
+            run = partial(torch.mm, left, right, out=torch.empty_like(left))
+            reached = count / _best(run, effort.matmul_s / 8)
+            if reached > best:
+                best, flops, product = reached, count, run
+        yield rate, best, flops * _kept_up(product, effort.sustained_s) if effort.sustained_s else None
+
+
+def _kept_up(run: Callable[[], object], budget_s: float) -> float:
+    """Give how many times a second ``run`` ends, over the second half of ``budget_s`` without a pause."""
+    half = perf_counter() + budget_s / 2
+    while perf_counter() < half:
+        run()
+    passes, start = 0, perf_counter()
+    while not passes or perf_counter() - start < budget_s / 2:
+        run()
+        passes += 1
+    return passes / (perf_counter() - start)
+
+
+def _nothing() -> None:
+    """Stand for the product before the first one is measured."""
 
 
 def _best(run: Callable[[], object], budget_s: float) -> float:

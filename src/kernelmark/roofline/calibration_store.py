@@ -1,4 +1,8 @@
-"""Keeps the measured profile of a CPU under what it holds for: the processor, its threads, the affinity."""
+"""Keeps the measured profile of a device under what it holds for.
+
+For a CPU that is the processor, its threads and the affinity; for another device its name, how many
+multiprocessors it has and how much memory, so that a slice of a device is not taken for all of it.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +23,23 @@ __all__ = ["calibration_file", "store_calibration", "stored_calibration"]
 
 
 def calibration_file(device: DeviceRecord) -> Path:
-    """Give the file of the calibration that holds for this CPU with these threads on these processors."""
-    key = json.dumps([device.name, device.threads, device.affinity])
+    """Give the file of the calibration that holds for this device under these conditions."""
+    if device.kind == "cpu":
+        key, size = json.dumps([device.name, device.threads, device.affinity]), f"{device.threads}t"
+    else:
+        key = json.dumps([device.kind, device.name, device.cores, device.memory_bytes])
+        size = f"{device.kind}-{device.cores}c"
     slug = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")[:40]
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    return calibration_folder() / f"{slug}-{device.threads}t-{digest}.yaml"
+    return calibration_folder() / f"{slug}-{size}-{digest}.yaml"
 
 
 def stored_calibration(device: DeviceRecord) -> Profile | None:
-    """Give the calibration of this CPU under these conditions, if there is one; ``None`` for another kind.
+    """Give the calibration of this device under these conditions, if there is one.
 
     Raises:
         ProfileError: it is there and cannot be read; the message says to calibrate again.
     """
-    if device.kind != "cpu":
-        return None
     path = calibration_file(device)
     if not path.exists():
         return None

@@ -88,6 +88,8 @@ class Calibration:
 
     date: str
     conditions: Mapping[str, str] = field(default_factory=dict)
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """Every figure that was read, ceiling or not; the name ends with the unit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class _Flops(_Model):
 class _Calibration(_Model):
     date: _Text
     conditions: dict[str, str] = Field(default_factory=dict)
+    measured: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
 
 
 class _Profile(_Model):
@@ -87,7 +88,9 @@ def parse_profile(text: str, path: str) -> Profile:
         match=tuple(model.match),
         bandwidth=Figure(model.bandwidth.bytes_per_s, model.bandwidth.source),
         flops={rate: Figure(figure.flops_per_s, figure.source) for rate, figure in model.flops.items()},
-        calibration=Calibration(model.calibration.date, model.calibration.conditions)
+        calibration=Calibration(
+            model.calibration.date, model.calibration.conditions, model.calibration.measured
+        )
         if model.calibration
         else None,
         path=path,
@@ -107,8 +110,10 @@ def dump_profile(profile: Profile) -> str:
         },
     }
     if profile.calibration is not None:
-        conditions = dict(profile.calibration.conditions)
-        fields["calibration"] = {"date": profile.calibration.date, "conditions": conditions}
+        calibration = profile.calibration
+        fields["calibration"] = {"date": calibration.date, "conditions": dict(calibration.conditions)}
+        if calibration.measured:
+            fields["calibration"]["measured"] = dict(calibration.measured)
     return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
 
 

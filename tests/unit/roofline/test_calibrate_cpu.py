@@ -12,7 +12,8 @@ from kernelmark.errors import UnavailableError, UsageError
 from kernelmark.records import DeviceRecord
 from kernelmark.roofline import Profile, Rate, cpu_profile, find_profile
 from kernelmark.roofline import calibrate_cpu as subject
-from kernelmark.roofline.calibrate_cpu import Ceilings, calibrate_cpu, measure_ceilings
+from kernelmark.roofline.calibrate_cpu import calibrate_cpu, measure_ceilings
+from kernelmark.roofline.ceilings import Ceilings, Effort
 
 MIB = 1 << 20
 QUIET = Ceilings({"read": 20e9, "copy": 28e9, "triad": 27e9}, {Rate.FLOAT32: 347e9}, 960 * MIB, 0.01)
@@ -138,16 +139,29 @@ def test_the_buffer_is_beyond_the_cache_and_within_the_memory(
 
 
 def test_real_ceilings_are_positive_and_their_buffer_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_STREAM_BUDGET_S", "_MATMUL_BUDGET_S"):
-        monkeypatch.setattr(subject, name, 0.001)
     monkeypatch.setattr(subject, "_MATMUL_SIZES", (64, 128))
     monkeypatch.setattr(subject, "_buffer_bytes", lambda last, free: MIB)
-    ceilings = measure_ceilings(CpuDevice().describe())
-    assert set(ceilings.bandwidth) == {"read", "copy", "triad"}
+    ceilings = measure_ceilings(CpuDevice().describe(), Effort(0.001, 0.001, 0.002))
+    assert set(ceilings.bandwidth) == {"read", "write", "copy", "triad"}
     assert set(ceilings.flops) == {Rate.FLOAT32, Rate.BFLOAT16, Rate.FLOAT64}
-    assert all(value > 0 for value in (*ceilings.bandwidth.values(), *ceilings.flops.values()))
+    assert set(ceilings.sustained) == set(ceilings.flops)
+    assert all(value > 0 for value in ceilings.measured().values())
+    assert len(ceilings.measured()) == 10
     assert ceilings.buffer_bytes == MIB
     assert ceilings.taken_by_others is None or ceilings.taken_by_others >= 0
+
+
+def test_a_rate_that_is_kept_up_counts_the_second_half_only() -> None:
+    calls: list[float] = []
+
+    def run() -> None:
+        pause = 0.0 if len(calls) > 2 else 0.004  # slow in the beginning, as a cold device is
+        calls.append(pause)
+        end = subject.perf_counter() + pause
+        while subject.perf_counter() < end:
+            pass
+
+    assert subject._kept_up(run, 0.02) > 1 / 0.004
 
 
 def test_the_best_of_several_passes_is_kept() -> None:
