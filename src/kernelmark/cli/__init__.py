@@ -39,7 +39,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 """A full, read-only or broken disk below stdout, or wherever a command writes: no bug of this program."""
 
 _COMMANDS = {
-        "kernelmark.cli.calibrate", "calibrate", "Measure a device's ceilings and instruments."
+    "calibrate": _Target("kernelmark.cli.calibrate", "calibrate", "Measure ceilings and instruments."),
     "doctor": _Target("kernelmark.cli.doctor", "doctor", "Say what this machine can measure, and why not."),
     "ops": _Target("kernelmark.cli.ops", "ops", "List, show and validate the ops of a library's manifest."),
     "report": _Target("kernelmark.cli.report", "report", "Render a stored run again."),
