@@ -41,6 +41,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 _COMMANDS = {
     "calibrate": _Target("kernelmark.cli.calibrate", "calibrate", "Measure ceilings and instruments."),
     "doctor": _Target("kernelmark.cli.doctor", "doctor", "Say what this machine can measure, and why not."),
+    "kernel": _Target("kernelmark.cli.kernel", "kernel", "Compare a kernel file with its reference."),
     "ops": _Target("kernelmark.cli.ops", "ops", "List, show and validate the ops of a library's manifest."),
     "report": _Target("kernelmark.cli.report", "report", "Render a stored run again."),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from kernelmark.errors import (
+    CrashedError,
     KernelmarkError,
     RecordError,
     TimingError,
@@ -41,6 +42,7 @@ _BY_ERROR: dict[type[KernelmarkError], ExitCode] = {
     UnavailableError: ExitCode.ENVIRONMENT,
     RecordError: ExitCode.ENVIRONMENT,
     VerificationError: ExitCode.FAILED,
+    CrashedError: ExitCode.CRASHED,
     TimingError: ExitCode.FAILED,
     KernelmarkError: ExitCode.FAILED,
 }

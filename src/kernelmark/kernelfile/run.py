@@ -1,0 +1,197 @@
+"""One kernel file from the command line's request to its report: build, run the worker, judge, write.
+
+Statistics, ratios and the verdict are computed here from the raw samples, in a process that has run nothing
+of the user's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelmark import errors
+from kernelmark.errors import CrashedError, KernelmarkError, TimingError, UnavailableError, VerificationError
+from kernelmark.kernelfile.arguments import scalars_of, signature_of
+from kernelmark.kernelfile.building import find_library
+from kernelmark.kernelfile.handover import FACTS
+from kernelmark.kernelfile.isolation import WorkerEnd, run_worker
+from kernelmark.kernelfile.judging import judged_rows, missing_rows
+from kernelmark.kernelfile.languages import LANGUAGES
+from kernelmark.kernelfile.names import Accepted, names_in_python, require_known
+from kernelmark.kernelfile.request import Request
+from kernelmark.records import Check, Row, RunEnd, RunHeader, RunWriter, StoredRun, read_run
+
+if TYPE_CHECKING:
+    from kernelmark.harness.runner import Comparison
+
+__all__ = ["KernelRun", "benchmark"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRun:
+    """What one benchmark found, and where it is written."""
+
+    request: Request
+    header: RunHeader
+    rows: tuple[Row, ...]
+    outcome: str
+    """``verified``, ``measured``, ``wrong``, ``crashed`` or ``untimed``."""
+    message: str
+    folder: Path
+    """The folder of the run: records, and the reports of every other way in."""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def comparison(self) -> Comparison:
+        """The rows as a table that prints."""
+        from kernelmark.harness.runner import Comparison
+
+        return Comparison(self.request.case_id, self.rows)
+
+
+def benchmark(request: Request, *, command: tuple[str, ...] = ()) -> KernelRun:
+    """Compare a solution with its reference, and write ``benchmark.md``, ``benchmark.json`` and the run.
+
+    Raises:
+        UsageError: the files or values do not fit each other; nothing was measured.
+        UnavailableError: this machine lacks the library, the compiler, the device or a package.
+        VerificationError: the solution, or a baseline, is wrong. The report is written.
+        CrashedError: the solution gave no answer: it raised, exited, hung or died. The report is written.
+        TimingError: the instrument cannot vouch for a reading. The report is written.
+    """
+    from kernelmark.kernelfile.document import write_documents
+
+    library = _prepare(request)
+    with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
+        scratch = Path(folder)
+        end = _run(request, library, scratch)
+        error = _error_of(end)
+        if isinstance(error, KernelmarkError) and not isinstance(error, VerificationError | TimingError):
+            raise error
+        stored = _records(scratch, end)
+        run = _judge(request, stored, end, error, scratch)
+    run = _stored(run, command)
+    write_documents(run)
+    if error is not None:
+        error.comparison = run.comparison  # type: ignore[attr-defined]
+        raise error
+    return run
+
+
+def _prepare(request: Request) -> Path | None:
+    """Find every error of use that needs no process, and the library."""
+    entry = LANGUAGES[request.language]
+    takes_reference = names_in_python(request.ref, ("reference", "shapes"), required=("reference",))
+    sources: dict[str, Accepted | frozenset[str]] = {}
+    library = None
+    if entry.interface == "library":
+        signature = signature_of(request)
+        sources[f"solve() in {request.solution.name}"] = frozenset(e.name for e in signature.scalars)
+        # with **kwargs a reference takes anything; here only what it names itself counts
+        sources[f"reference() in {request.ref.name}"] = takes_reference.explicit
+        require_known(request.values, sources)
+        scalars_of(request, signature)
+        library = find_library(request)
+    else:
+        functions = ("setup", "run_kernel")
+        sources[request.solution.name] = names_in_python(request.solution, functions, required=functions)
+        sources[request.ref.name] = takes_reference
+        require_known(request.values, sources)
+        if entry.package is not None and importlib.util.find_spec(entry.package) is None:
+            raise UnavailableError(
+                f"--implementation={request.language.value} needs the package {entry.package!r}, which is not"
+                f" installed; install {entry.distribution}"
+            )
+    return library
+
+
+def _run(request: Request, library: Path | None, scratch: Path) -> WorkerEnd:
+    if request.isolation:
+        return run_worker(request, library, scratch)
+    from kernelmark.kernelfile.worker import work
+
+    outcome = work(request, library, scratch)
+    return WorkerEnd(outcome, started=True, death="", output="", wall_s=float("inf"))
+
+
+def _error_of(end: WorkerEnd) -> KernelmarkError | None:
+    """Turn how the worker ended into the error that it means; ``None`` for one that ended well."""
+    outcome = end.outcome
+    if outcome is None:
+        evidence = f"\nthe last lines of its output:\n{end.output}" if end.output else ""
+        if not end.started:
+            return UnavailableError(f"the worker did not get to the solution: {end.death}{evidence}")
+        return CrashedError(f"the solution crashed: {end.death}{evidence}")
+    if not outcome.error:
+        return None
+    known = getattr(errors, outcome.error, None)
+    if known in (errors.ImplementationError, errors.DeviceMemoryError):
+        return CrashedError(outcome.message)
+    if isinstance(known, type) and issubclass(known, KernelmarkError):
+        return known(outcome.message)
+    if not end.started:
+        return UnavailableError(f"the worker did not get to the solution: {outcome.message}")
+    return CrashedError(f"the solution crashed: {outcome.message}")
+
+
+def _records(scratch: Path, end: WorkerEnd) -> StoredRun:
+    """Read what the worker recorded, up to the row that it died in."""
+    try:
+        return read_run(scratch)
+    except errors.RecordError as error:
+        raise UnavailableError(f"the worker left no record: {error}\n{end.output}") from error
+
+
+def _judge(
+    request: Request, stored: StoredRun, end: WorkerEnd, error: KernelmarkError | None, scratch: Path
+) -> KernelRun:
+    facts = _facts(scratch)
+    notes = end.outcome.notes if end.outcome else {}
+    evidence = end.output if end.outcome is None else end.outcome.traceback
+    rows = judged_rows(stored.rows, notes, wall_s=end.wall_s)
+    crashed = isinstance(error, CrashedError)
+    if error is not None and (not rows or (crashed and rows[0].check is not Check.FAILED)):
+        rows = missing_rows(request, rows, str(error), evidence, crashed=crashed)
+    outcome = _outcome(rows, error)
+    if isinstance(error, CrashedError) and end.output and end.outcome is not None:
+        facts["output"] = end.output
+    return KernelRun(request, stored.header, rows, outcome, str(error or ""), scratch, facts)
+
+
+def _outcome(rows: tuple[Row, ...], error: KernelmarkError | None) -> str:
+    if isinstance(error, CrashedError):
+        return "crashed"
+    if isinstance(error, TimingError):
+        return "untimed"
+    if error is not None:
+        return "wrong"
+    return "measured" if rows[0].timing else "verified"
+
+
+def _facts(scratch: Path) -> dict[str, Any]:
+    try:
+        return json.loads((scratch / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _stored(run: KernelRun, command: tuple[str, ...]) -> KernelRun:
+    """Write the run as every other way in does, in a folder of its own below the output folder."""
+    from dataclasses import replace
+
+    from kernelmark.harness.provenance import now
+    from kernelmark.report import write_reports
+
+    folder = run.request.output_dir / "runs" / run.header.run
+    header = run.header.model_copy(update={"command": command})
+    writer = RunWriter.create(folder, header)
+    for row in run.rows:
+        writer.row(row)
+    failed = run.outcome in ("crashed", "wrong", "untimed")
+    writer.end(RunEnd(ended=now(), rows=writer.rows, outcome="failed" if failed else "completed"))
+    write_reports(folder)
+    return replace(run, header=header, folder=folder)
