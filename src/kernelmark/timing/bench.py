@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelmark.device import Device
+from kernelmark.errors import InstrumentConflictError
 from kernelmark.records import Timing
+from kernelmark.timing.isolated import time_isolated
 from kernelmark.timing.options import TimingOptions
 from kernelmark.timing.timer import Call, Timer
 from kernelmark.timing.timers import open_timer
@@ -31,7 +33,8 @@ def bench_kernel(
         args: Its arguments.
         reset: Runs before each round's flush, outside the reading.
         device: A device or its name; the best one there is without it.
-        timer: A timer or its name; the device's default without it.
+        timer: A timer or its name; the device's default without it. Given by name, one that cannot follow a
+            profiler used before in this process times in a process of its own, if ``fn`` can be sent there.
         options: Budget, cache state and copy policy.
 
     Raises:
@@ -42,7 +45,15 @@ def bench_kernel(
     """
     where = _open(device) if device is None or isinstance(device, str) else device
     instrument = open_timer(timer, where) if timer is None or isinstance(timer, str) else timer
-    return time_together({"": Call(fn, args, reset)}, where, timer=instrument, options=options)[""]
+    calls = {"": Call(fn, args, reset)}
+    try:
+        return time_together(calls, where, timer=instrument, options=options)[""]
+    except InstrumentConflictError as conflict:
+        if isinstance(timer, Timer):
+            raise
+        return time_isolated(
+            calls, where.torch_name, timer=instrument.name, options=options, conflict=conflict
+        )[""]
 
 
 def _open(name: str | None) -> Device:
