@@ -32,6 +32,16 @@ def torch_compile(case: Any) -> Any:
 
 
 @pytest.fixture
+def vllm_gemm(case: Any) -> Any:
+    return matmul.vllm_gemm(case)
+
+
+@pytest.fixture
+def sglang_gemm(case: Any) -> Any:
+    return matmul.sglang_gemm(case)
+
+
+@pytest.fixture
 def vllm_bmm(case: Any) -> Any:
     return matmul.vllm_bmm(case)
 

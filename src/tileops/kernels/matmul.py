@@ -64,7 +64,7 @@ def _matmul_kernel(
     )
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, k, BLOCK_K):
-        if EVEN:  # without masks: 6 to 9 % less time on an H200
+        if EVEN:  # without masks: 2 to 18 % less time on an H200
             a = tl.load(a_tile)
             b = tl.load(b_tile)
         else:
@@ -110,7 +110,9 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def choose_tile(batch: int, m: int, n: int, dtype: torch.dtype, processors: int) -> Tile:
     """Choose the largest tile that still leaves work for most of the multiprocessors.
 
-    Measured on an H200, cold, the best of eleven 16-bit tiles and nine float32 tiles for each shape.
+    Device time on an H200, cold, in bfloat16: 128 x 4096 x 4096 takes 36 µs in 32 tiles of 128 x 128, 25 µs in
+    128 of 64 x 64 and 21 µs in 128 of 128 x 32 (cuBLAS, which splits the sum: 16 µs); 512 x 3072 x 768 takes
+    7.9 µs with 4 warps a tile and 9.2 µs with 8 (cuBLAS: 6.9 µs).
     """
 
     def programs(rows: int, columns: int) -> int:

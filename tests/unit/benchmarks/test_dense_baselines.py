@@ -18,7 +18,7 @@ from kernelmark import Case, Implementation, Unavailable
 from kernelmark.harness import Session, SessionOptions, use_session
 from kernelmark.verify import check_outputs
 from tileops.ops.base import cxx_compiler
-from workloads.gemm import BmmWorkload
+from workloads.gemm import BmmWorkload, GemmWorkload
 from workloads.norm import RMSNormWorkload
 from workloads.softmax import SoftmaxWorkload
 
@@ -64,6 +64,8 @@ def _normalise(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tenso
 @pytest.mark.parametrize(
     "adapt",
     [
+        matmul.vllm_gemm,
+        matmul.sglang_gemm,
         matmul.vllm_bmm,
         matmul.sglang_bmm,
         rms_norm.vllm_rms_norm,
@@ -79,8 +81,20 @@ def test_on_a_cpu_a_library_for_gpus_is_unavailable_with_the_reason(adapt: Calla
     assert "need a CUDA device; this run is on cpu" in found.reason
 
 
-@pytest.mark.parametrize("adapt", [matmul.vllm_bmm, matmul.sglang_bmm])
+@pytest.mark.parametrize("adapt", [matmul.vllm_gemm, matmul.sglang_gemm])
 def test_batch_invariant_products_are_called_as_they_are(
+    adapt: Callable[[Case], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mm_batch_invariant(a, b):
+        return torch.mm(a, b)
+
+    _instead_of(monkeypatch, matmul, mm_batch_invariant)
+    case = _case(GemmWorkload(8, 12, 16, BF16))
+    assert _passes(case, adapt(case))
+
+
+@pytest.mark.parametrize("adapt", [matmul.vllm_bmm, matmul.sglang_bmm])
+def test_batch_invariant_batched_products_are_called_as_they_are(
     adapt: Callable[[Case], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bmm_batch_invariant(a, b, *, out=None):
@@ -93,12 +107,18 @@ def test_batch_invariant_products_are_called_as_they_are(
 
 
 @pytest.mark.parametrize(
-    ("adapt", "name"), [(matmul.vllm_bmm, "vLLM"), (matmul.sglang_bmm, "SGLang")], ids=["vllm", "sglang"]
+    ("adapt", "name"),
+    [
+        (matmul.vllm_gemm, "vLLM"),
+        (matmul.sglang_gemm, "SGLang"),
+        (matmul.vllm_bmm, "vLLM"),
+        (matmul.sglang_bmm, "SGLang"),
+    ],
 )
 def test_a_product_in_tf32_is_not_offered_for_float32(
     adapt: Callable[[Case], Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _instead_of(monkeypatch, matmul, torch.bmm)
+    _instead_of(monkeypatch, matmul, torch.matmul)
     found = adapt(_bmm(F32))
     assert isinstance(found, Unavailable)
     assert found.reason.startswith(f"{name}'s batch-invariant product multiplies float32 as TF32")
