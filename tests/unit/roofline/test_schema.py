@@ -89,7 +89,13 @@ profiles = st.builds(
     bandwidth=figures,
     flops=st.dictionaries(st.sampled_from(Rate), figures),
     calibration=st.one_of(
-        st.none(), st.builds(Calibration, texts, st.dictionaries(texts, texts, max_size=3))
+        st.none(),
+        st.builds(
+            Calibration,
+            texts,
+            st.dictionaries(texts, texts, max_size=3),
+            st.dictionaries(texts, st.floats(min_value=0, allow_nan=False, allow_infinity=False), max_size=3),
+        ),
     ),
 )
 

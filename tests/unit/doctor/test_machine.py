@@ -1,0 +1,53 @@
+"""What is read of this machine, and of a made-up one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernelmark.device.cpu_facts import available_cpus
+from kernelmark.doctor import examine, machine
+from kernelmark.doctor.finding import Severity, worst
+from kernelmark.doctor.machine import Machine, share_taken
+from kernelmark.probe import Probe
+
+
+def test_the_share_that_others_take_is_what_the_system_counts_less_our_own(root) -> None:
+    def stat(user: int) -> None:
+        root.write("proc/stat", f"cpu  0 0 0 0\ncpu0 {user} 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n")
+
+    stat(100)
+    taken = share_taken((0, 1), root.folder, watch_s=1.0, sleep=lambda _: stat(200))
+    assert taken == pytest.approx(0.5, abs=0.05)  # one of two processors for a second, at 100 ticks a second
+
+
+def test_nobody_says_what_others_take_where_nothing_counts(tmp_path: Path) -> None:
+    assert share_taken((0, 1), tmp_path, watch_s=0.0, sleep=lambda _: None) is None
+
+
+def test_without_torch_the_rest_of_the_machine_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_WATCH_S", 0.0)
+    monkeypatch.setattr(machine.probe, "module", lambda name: Probe(False, "not installed"))
+    monkeypatch.setattr(machine, "share_taken", lambda cpus, root: None)
+    read = machine.read_machine()
+    assert (read.torch, read.device, read.timers) == (None, None, ())
+    assert tuple(read.cpus) == available_cpus()
+    found = examine(read)
+    assert worst(finding for findings in found.values() for finding in findings) is Severity.MISSING
+
+
+@pytest.mark.parametrize("mark", ["proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"])
+def test_an_nvidia_device_shows_in_the_system(cpu_machine: Machine, root, mark: str) -> None:
+    assert not cpu_machine.has_nvidia
+    root.write(mark)
+    assert cpu_machine.has_nvidia
+
+
+def test_a_machine_on_which_all_works_is_well_in_every_subject(
+    cpu_machine: Machine, gpu_machine: Machine
+) -> None:
+    found = examine(gpu_machine)
+    assert list(found) == ["torch", "NVIDIA", "instruments", "accelerator", "host", "caches", "roofline"]
+    assert worst(finding for findings in found.values() for finding in findings) is Severity.NOTE
+    assert "accelerator" not in examine(cpu_machine)
