@@ -25,8 +25,23 @@ from kernelmark.timing.timers.proton import ProtonTimer
 COUNT = 3
 
 
-def write(path: Path, found: Any) -> None:
-    path.write_text(json.dumps(found, indent=1, default=float) + "\n")
+def write(path: Path, found: dict[str, Any]) -> None:
+    """Write one item of each list a line."""
+    parts = []
+    for name, value in found.items():
+        lines = [json.dumps(each, default=float) for each in value] if isinstance(value, list) else []
+        text = "[\n " + ",\n ".join(lines) + "\n]" if lines else json.dumps(value)
+        parts.append(f"{json.dumps(name)}: {text}")
+    path.write_text("{" + ",\n".join(parts) + "}\n")
+
+
+def shortened(event: dict[str, Any], start: Any) -> dict[str, Any]:
+    """Keep what is read of an event, with times from ``start``."""
+    arguments = {
+        key: event["args"][key] for key in ("correlation", "stream", "bytes") if key in event["args"]
+    }
+    kept = {key: event[key] for key in ("cat", "name", "tid", "dur")}
+    return kept | {"ts": event["ts"] - start, "args": arguments}
 
 
 def record_proton(timer: ProtonTimer, folder: Path) -> None:
@@ -61,9 +76,9 @@ def record_kineto(folder: Path) -> None:
     for name, call in calls().items():
         call.run()
         trace = timer.collect(call, device.flusher(), COUNT)
-        write(
-            folder / f"kineto_{name.replace(' ', '_')}.json", {"events": list(trace.events), "count": COUNT}
-        )
+        start = min(event["ts"] for event in trace.events)
+        events = [shortened(dict(event), start) for event in trace.events]
+        write(folder / f"kineto_{name.replace(' ', '_')}.json", {"events": events, "count": COUNT})
         print("kineto", name, len(trace.events), "events", flush=True)
     timer.close()
 
