@@ -68,6 +68,7 @@ def calibrate(device: Device, *, quick: bool = False) -> Outcome:
 def _ceilings(
     device: Device, record: DeviceRecord, *, quick: bool
 ) -> tuple[Ceilings, Profile, tuple[str, ...]]:
+    device.synchronize()  # now this process is on the device, and is not taken for a neighbour
     effort, before = QUICK if quick else FULL, device.telemetry()
     if record.kind == "cpu":
         ceilings = measure_ceilings(record, effort)

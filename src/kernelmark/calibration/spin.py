@@ -9,7 +9,7 @@ from functools import partial
 
 from kernelmark.device import Device
 from kernelmark.timing.timer import SYNCHRONOUS_KINDS
-from kernelmark.units import NS_PER_US
+from kernelmark.units import NS_PER_S, NS_PER_US
 
 __all__ = ["Spin", "spin"]
 
@@ -58,6 +58,7 @@ def _on_cuda(device: Device, wanted_ns: int) -> Spin | None:
     cycles = _CYCLES_PER_NS * wanted_ns
     sleep(cycles)  # wakes the device
     sleep(_WATCHED * cycles)
+    time.sleep(_WATCHED * wanted_ns / NS_PER_S / 2)  # until its clock has risen
     clock_mhz = device.telemetry().clock_mhz
     device.synchronize()
     if not clock_mhz:

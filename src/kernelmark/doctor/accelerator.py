@@ -47,7 +47,8 @@ def _clocks(machine: Machine) -> Iterator[Finding]:
         fix = "let the device cool and other work end; a power cap is read and set with nvidia-smi --power-limit"
         yield Finding("clocks", Severity.WARNING, f"{at}, lowered: {', '.join(lowering)}", fix)
     else:
-        yield Finding("clocks", Severity.OK, f"{at}, lowered by nothing")
+        why = "idle" if "idle" in reasons else "lowered by nothing"
+        yield Finding("clocks", Severity.OK, f"{at}, {why}")
     if reasons & _HELD:
         held = f"held at {at}: {', '.join(sorted(reasons & _HELD))}"
         fix = "times compare only with times at the same clock; nvidia-smi --reset-gpu-clocks frees it"

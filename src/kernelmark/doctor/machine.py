@@ -123,6 +123,7 @@ def _with_device(bare: Machine) -> Machine:
         threads=torch.get_num_threads(),
     )
     device = open_device(None)
+    device.synchronize()  # now this process is on the device, and is not taken for a neighbour
     telemetry = device.telemetry()  # before this examination heats anything
     timers = try_timers(device)
     try:

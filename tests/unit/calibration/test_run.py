@@ -101,6 +101,7 @@ class AGpu(FakeDevice):
         return DeviceRecord(kind="cuda", name="NVIDIA H200", cores=132, memory_bytes=141 << 30)
 
     def telemetry(self) -> Telemetry:
+        self.log.append("telemetry")
         return Telemetry(clock_mhz=1980.0, other_processes=("pid 7",))
 
 
@@ -109,7 +110,9 @@ def test_rates_that_torch_cannot_measure_stay_as_the_datasheet_has_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(subject, "measure_accelerator", lambda device, effort: QUIET)
-    outcome = calibrate(AGpu(kind="cuda"))
+    device = AGpu(kind="cuda")
+    outcome = calibrate(device)
+    assert device.log[:2] == ["synchronize", "telemetry"]  # NVML's list holds this process only then
     assert outcome.profile.flops[Rate.FLOAT32].per_s == 347e9
     assert outcome.profile.flops[Rate.FLOAT8].per_s == 1.979e15
     assert "datasheet" in outcome.profile.flops[Rate.FLOAT8].source

@@ -38,6 +38,7 @@ def test_what_lowers_a_clock_is_told_from_what_holds_it(
     now = Telemetry(clock_mhz=1200.0, throttle_reasons=reasons)
     table = by_what(accelerator.findings(replace(gpu_machine, telemetry=now)))
     assert table["clocks"].severity is clocks
+    assert table["clocks"].found.endswith(", idle") is (clocks is Severity.OK)
     assert table["clock lock"].found.startswith(lock)
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from kernelmark import device
+from kernelmark.device import FakeDevice
 from kernelmark.device.cpu_facts import available_cpus
 from kernelmark.doctor import examine, machine
 from kernelmark.doctor.finding import Severity, worst
 from kernelmark.doctor.machine import Machine, share_taken
 from kernelmark.probe import Probe
+from kernelmark.records import ProbeReading
 
 
 def test_the_share_that_others_take_is_what_the_system_counts_less_our_own(root) -> None:
@@ -35,6 +38,21 @@ def test_without_torch_the_rest_of_the_machine_is_read(monkeypatch: pytest.Monke
     assert tuple(read.cpus) == available_cpus()
     found = examine(read)
     assert worst(finding for findings in found.values() for finding in findings) is Severity.MISSING
+
+
+def test_the_best_device_is_waited_for_read_and_then_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeDevice()
+    monkeypatch.setattr(device, "open_device", lambda name: fake, raising=False)
+    monkeypatch.setattr(machine, "share_taken", lambda cpus, root: 0.25)
+    read = machine.read_machine()
+    assert fake.log[:3] == ["synchronize", "telemetry", "flush"]
+    assert read.device == fake.describe()
+    assert read.telemetry.clock_mhz == 1000.0
+    assert [(trial.name, trial.failure) for trial in read.timers] == [("host", "")]
+    assert isinstance(read.probe, ProbeReading)
+    assert read.torch is not None
+    assert read.torch.threads >= 1
+    assert read.taken_by_others == 0.25
 
 
 @pytest.mark.parametrize("mark", ["proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"])
