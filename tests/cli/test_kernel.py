@@ -1,0 +1,200 @@
+"""``kernelmark kernel`` as a user runs it: exit codes, isolation, and reports that are always written.
+
+What needs a worker is started once, two at a time: each imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+REFERENCE = "def reference(x, out, **kwargs):\n    return x * 2\n"
+SOLUTION = """
+import torch
+
+def setup(M, d=1, **kwargs):
+    return {{"inputs": {{"x": torch.randn(M, d), "out": torch.empty(M, d)}}, "outputs": ["out"]}}
+
+def run_kernel(x, out):
+    {body}
+"""
+RIGHT = "torch.mul(x, 2, out=out)"
+BODIES = {
+    "right": RIGHT,
+    "wrong": "torch.mul(x, 3, out=out)",
+    "segfault": "print('about to fall', flush=True); __import__('ctypes').string_at(0)",
+    "abort": "__import__('os').abort()",
+    "exit": "__import__('os')._exit(0)",
+    "sys_exit": "raise SystemExit(0)",
+    "hang": (
+        "import subprocess, sys, time, pathlib; child = subprocess.Popen([sys.executable, '-c',"
+        " 'import time; time.sleep(600)']); pathlib.Path(__file__).with_name('child').write_text(str(child.pid));"
+        " time.sleep(600)"
+    ),
+}
+OPTIONS = (
+    "--implementation=torch",
+    "--device=cpu",
+    "--num-trials=4",
+    "--num-warmup=0",
+    "--cache=warm",
+    "--M=8",
+)
+
+
+@dataclass(frozen=True)
+class Done:
+    folder: Path
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def told(self) -> dict:
+        return json.loads((self.folder / "out" / "benchmark.json").read_text())
+
+
+def kernel(
+    *arguments: str | Path, program: tuple[str, ...] = ("-m", "kernelmark", "kernel"), folder: Path
+) -> Done:
+    done = subprocess.run(
+        [sys.executable, *program, *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    return Done(folder, done.returncode, done.stdout, done.stderr)
+
+
+def pair(folder: Path, body: str) -> tuple[str, ...]:
+    (folder / "solution.py").write_text(SOLUTION.format(body=body))
+    (folder / "ref.py").write_text(REFERENCE)
+    return ("solution.py", "--ref=ref.py", "--output-dir=out")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    def start(name: str) -> Done:
+        folder = tmp_path_factory.mktemp(name)
+        extra = ("--timeout=2",) if name == "hang" else ("--d", "3") if name == "right" else ()
+        script = (str(ROOT / "scripts" / "benchmark.py"),)
+        program = {"program": script} if name == "wrong" else {}
+        return kernel(*pair(folder, BODIES[name]), *OPTIONS, *extra, folder=folder, **program)
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(BODIES, pool.map(start, BODIES), strict=True))
+
+
+def test_a_right_solution_ends_with_0_and_a_table(runs: dict[str, Done]) -> None:
+    done = runs["right"]
+    assert (done.code, done.stderr) == (0, "")
+    assert "pytorch-eager" in done.stdout
+    assert "the report is out/benchmark.md" in done.stdout
+    assert done.told["header"]["dimensions"] == {"M": "8", "d": "3"}
+    assert done.told["header"]["isolated"] is True
+
+
+@pytest.mark.spec("K4")
+def test_a_wrong_solution_ends_with_1_also_through_the_script(runs: dict[str, Done]) -> None:
+    done = runs["wrong"]
+    assert done.code == 1
+    assert "does not match the reference" in done.stderr
+    assert done.told["outcome"] == "wrong"
+
+
+@pytest.mark.spec("K8")
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        ("segfault", ("SIGSEGV", "about to fall", "run_kernel")),
+        ("abort", ("SIGABRT",)),
+        ("exit", ("status 0",)),
+        ("sys_exit", ("sys.exit(0)",)),
+        ("hang", ("did not end within 2 s",)),
+    ],
+)
+def test_a_solution_that_dies_ends_with_4_and_its_evidence_is_in_the_report(runs, name, evidence) -> None:
+    done = runs[name]
+    assert done.code == 4
+    page = (done.folder / "out" / "benchmark.md").read_text()
+    for text in evidence:
+        assert text in done.stderr + json.dumps(done.told)
+        assert text in page
+    assert done.told["outcome"] == "crashed"
+    checks = {variant: each["check"] for variant, each in done.told["variants"].items()}
+    assert checks == {"solution": "failed", "pytorch-eager": "unverified"}
+
+
+def test_what_a_hanging_solution_started_is_gone(runs: dict[str, Done]) -> None:
+    pid = int((runs["hang"].folder / "child").read_text())
+    deadline = time.monotonic() + 5
+    while _alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(pid)
+
+
+def _alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.spec("K5")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--num-trials=0",), "at least 3"),
+        (("--nope=1",), "--nope=1: neither an option nor a parameter"),
+        (("--num-trial=4",), "num-trial is no option"),
+        (("--d",), "--d has no value"),
+        (("--d=1", "--d=2"), "given twice"),
+        (("--baselines=cublas",), "there is no baseline 'cublas'"),
+        (("--impl=cuda",), "there is auto, cuda-cpp"),
+        (("--backend=cuda-cpp",), "takes a .cu file"),
+    ],
+)
+def test_bad_command_lines_end_with_2(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    done = kernel(*pair(tmp_path, RIGHT), *arguments, folder=tmp_path)
+    assert done.code == 2
+    assert told in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_reference_option_or_file_ends_with_2(tmp_path: Path) -> None:
+    solution, *_ = pair(tmp_path, RIGHT)
+    assert "--ref is missing" in kernel(solution, "--output-dir=out", folder=tmp_path).stderr
+    done = kernel(solution, "--ref=no.py", "--output-dir=out", folder=tmp_path)
+    assert (done.code, "there is no file no.py" in done.stderr) == (2, True)
+
+
+@pytest.mark.spec("K6")
+def test_a_missing_library_ends_with_3_and_the_line_to_run(tmp_path: Path) -> None:
+    pair(tmp_path, RIGHT)
+    (tmp_path / "k.cu").write_text('extern "C" void solve(const float* x, float* out, int M) {}')
+    done = kernel("k.cu", "--ref=ref.py", "--output-dir=out", "--M=4", "--arch=sm_90", folder=tmp_path)
+    assert done.code == 3
+    line = "nvcc -shared -std=c++17 -arch=sm_90 -O3 -Xcompiler -fPIC -o k.so k.cu"
+    assert line in done.stderr
+
+
+@pytest.mark.spec("K1")
+def test_init_writes_a_pair_and_the_line_that_runs_it(tmp_path: Path) -> None:
+    done = kernel("--init", "torch", "new", folder=tmp_path)
+    assert done.code == 0
+    assert sorted(each.name for each in (tmp_path / "new").iterdir()) == ["reference.py", "softmax.py"]
+    assert "kernelmark kernel new/softmax.py --implementation=torch" in done.stdout
+    assert kernel("--init", "torch", "new", folder=tmp_path).code == 2

@@ -1,0 +1,99 @@
+"""Libraries: found beside their source, refused when stale, built on request and then kept by content."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.kernelfile.building import compiler_for, find_library
+from kernelmark.kernelfile.request import Request
+
+SOURCE = '#include "value.h"\nextern "C" void solve(float* out) { out[0] = VALUE; }\n'
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which is not installed")
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, which is not installed")
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Request]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CXX", raising=False)
+
+    def asking(name: str = "k.cpp", text: str = SOURCE, **options) -> Request:
+        (tmp_path / name).write_text(text)
+        (tmp_path / "value.h").write_text("#define VALUE 1.0f\n")
+        (tmp_path / "ref.py").write_text("")
+        return Request(tmp_path / name, tmp_path / "ref.py", tmp_path / "out", **options)
+
+    return asking
+
+
+@pytest.mark.spec("K6")
+def test_a_missing_library_ends_with_the_line_to_run(ask) -> None:
+    with pytest.raises(UnavailableError) as raised:
+        find_library(ask("k.cu", arch="sm_90"))
+    folder = ask().solution.parent
+    line = f"nvcc -shared -std=c++17 -arch=sm_90 -O3 -Xcompiler -fPIC -o {folder}/k.so {folder}/k.cu"
+    assert line in str(raised.value)
+
+
+@pytest.mark.spec("K6")
+def test_a_library_older_than_its_source_is_refused(ask) -> None:
+    asked = ask()
+    library = asked.solution.with_suffix(".so")
+    library.touch()
+    os.utime(library, (1, 1))
+    with pytest.raises(UnavailableError, match="is older than"):
+        find_library(asked)
+    os.utime(asked.solution, (1, 1))
+    assert find_library(asked) == library
+
+
+def test_compile_flags_reach_the_compiler(ask) -> None:
+    asked = ask("k.cu", arch="sm_80", compile_flags=("-Icutlass/include",))
+    assert "-Icutlass/include" in compiler_for(asked).options
+
+
+def test_the_user_s_own_compiler_is_used(ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "ccache my-c++")
+    assert compiler_for(ask()).program == "ccache"
+    assert compiler_for(ask()).options[0] == "my-c++"
+
+
+@needs_compiler
+def test_a_built_library_is_kept_until_source_header_or_flags_change(ask) -> None:
+    first = find_library(ask(compile=True))
+    built = first.stat().st_mtime_ns
+    assert find_library(ask(compile=True)) == first
+    assert first.stat().st_mtime_ns == built
+    assert find_library(ask(compile=True, compile_flags=("-DOTHER",))) != first
+    assert find_library(ask(text=SOURCE + "// more\nint other;", compile=True)) != first
+    asked = ask(compile=True)
+    (asked.solution.parent / "value.h").write_text("#define VALUE 2.0f\n")
+    assert find_library(asked) != first
+
+
+@needs_compiler
+def test_what_does_not_compile_is_an_error_of_use_with_the_compiler_s_words(ask) -> None:
+    with pytest.raises(UsageError, match=r"does not compile(.|\n)*error"):
+        find_library(ask(text='extern "C" void solve(float* out) { nonsense; }', compile=True))
+
+
+def test_without_a_compiler_the_line_is_told(ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UnavailableError, match="there is no nvcc here"):
+        find_library(ask("k.cu", arch="sm_90", compile=True))
+
+
+@pytest.mark.slow
+@needs_nvcc
+def test_the_cuda_template_compiles_with_nvcc(ask) -> None:
+    from kernelmark.kernelfile import starting
+
+    text = (Path(starting.__file__).parent / "templates" / "softmax.cu").read_text()
+    assert find_library(ask("k.cu", text, arch="sm_90", compile=True)).stat().st_size > 0

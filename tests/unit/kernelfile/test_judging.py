@@ -1,0 +1,52 @@
+"""The parent's own numbers: from raw samples, whatever the worker says they add up to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelmark.errors import TimingError
+from kernelmark.kernelfile.judging import judged_rows, missing_rows
+from kernelmark.records import Check
+
+
+@pytest.fixture
+def rows(run):
+    return run(num_trials=20).rows
+
+
+def forged(row, busy_ns: float):
+    """Give ``row`` with statistics that its samples do not bear out."""
+    statistics = row.timing.device_busy.model_copy(update={"median_ns": busy_ns, "mean_ns": busy_ns})
+    return row.model_copy(update={"timing": row.timing.model_copy(update={"device_busy": statistics})})
+
+
+def test_statistics_and_ratios_come_from_the_samples(rows) -> None:
+    ours, eager = rows
+    wrong = (forged(ours, 1.0), eager.model_copy(update={"ratio": None}))
+    again = judged_rows(wrong, {}, wall_s=1e6)
+    assert again[0].timing.device_busy == ours.timing.device_busy
+    assert again[1].ratio == eager.ratio
+
+
+def test_notes_of_the_worker_are_added_to_their_row(rows) -> None:
+    ours, eager = judged_rows(rows, {"pytorch-eager": ["odd"]}, wall_s=1e6)
+    assert eager.notes == (*rows[1].notes, "odd")
+    assert ours.notes == rows[0].notes
+
+
+def test_more_time_in_the_samples_than_the_parent_saw_is_no_reading(rows) -> None:
+    with pytest.raises(TimingError, match="tampered"):
+        judged_rows(rows, {}, wall_s=1e-9)
+
+
+def test_a_dead_worker_s_rows_are_accounted_for(asked) -> None:
+    made = missing_rows(asked(baselines="all"), (), "died of SIGSEGV\nlast lines", "stack", crashed=True)
+    assert [row.implementation for row in made] == [
+        "solution",
+        "pytorch-eager",
+        "torch-compile",
+        "flashinfer",
+    ]
+    assert made[0].check is Check.FAILED
+    assert (made[0].note, made[0].traceback) == ("died of SIGSEGV", "stack")
+    assert all(row.check is Check.UNVERIFIED and "crashed" in row.note for row in made[1:])

@@ -1,0 +1,132 @@
+"""Compiled libraries, run on CPU pointers in this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelmark.errors import CrashedError, UnavailableError, UsageError, VerificationError
+from kernelmark.kernelfile import KernelRun, Request, benchmark
+from kernelmark.records import Check
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which is not installed")
+
+SCALE = 'extern "C" void solve(const float* x, float* out, int n) { for (int i = 0; i < n; ++i) out[i] = 2 * x[i]; }'
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def run(write, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KernelRun]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    quick = {"num_trials": 3, "num_warmup": 0, "cache": "warm", "isolation": False, "compile": True}
+    # -O0 compiles fastest
+    quick |= {"compile_flags": ("-O0",)}
+
+    def running(source: str, reference: str, **options) -> KernelRun:
+        values = {
+            name: options.pop(name) for name in tuple(options) if name in ("n", "M", "N", "K", "s", "flag")
+        }
+        paths = (write("k.cpp", source), write("ref.py", reference))
+        return benchmark(Request(*paths, tmp_path / "out", values=values, **{**quick, **options}))
+
+    return running
+
+
+TWICE = "def reference(x, out, **kwargs):\n    return x * 2\n"
+
+
+def test_a_library_is_checked_and_timed_on_inferred_buffers(run) -> None:
+    found = run(SCALE, TWICE, n=1000)
+    assert [row.check for row in found.rows] == [Check.VERIFIED] * 2
+    assert found.rows[0].timing is not None
+    assert found.facts["buffers"] == {"x": "1000", "out": "1000"}
+    assert "inferred: 1000 elements from n=1000" in found.facts["buffers_from"]
+
+
+def test_scalars_of_every_kind_arrive(run) -> None:
+    source = """
+extern "C" void solve(const double* x, double* out, int n, double s, bool flag) {
+    for (int i = 0; i < n; ++i) out[i] = flag ? s * x[i] : 0;
+}"""
+    reference = "def reference(x, out, s, flag, **kwargs):\n    return x * s if flag else x * 0\n"
+    assert run(source, reference, n=8, s="2.5", flag="true").rows[0].check is Check.VERIFIED
+
+
+def test_integers_and_bytes_are_exact(run) -> None:
+    source = """
+#include <cstdint>
+extern "C" void solve(const std::uint8_t* x, std::int64_t* out, int n) {
+    for (int i = 0; i < n; ++i) out[i] = 3 * x[i];
+}"""
+    reference = "import torch\ndef reference(x, out, **kwargs):\n    return x.to(torch.int64) * 3\n"
+    assert run(source, reference, n=64).rows[0].check is Check.VERIFIED
+    with pytest.raises(VerificationError):
+        run(source.replace("3 *", "4 *"), reference, n=64)
+
+
+def test_a_flat_buffer_is_compared_in_the_shape_of_the_answer(run) -> None:
+    reference = "def reference(x, out, M, N, **kwargs):\n    return x.view(M, N) * 2\n"
+    source = SCALE.replace("int n", "int M, int N").replace("< n", "< M * N")
+    assert run(source, reference, M=4, N=6).rows[0].outputs[0].shape == (4, 6)
+
+
+def test_a_reference_that_does_not_fit_the_inferred_sizes_is_refused_before_the_solution_runs(run) -> None:
+    source = SCALE.replace("int n", "int M, int N, int K").replace("< n", "< M * N * K")
+    reference = "def reference(x, out, M, N, K, **kwargs):\n    return x.view(M, N, K) * 2\n"
+    with pytest.raises(UsageError, match=r"inferred(.|\n)*shapes\(\*\*dims\)"):
+        run(source, reference, M=4, N=5, K=6)
+    shaped = f"def shapes(M, N, K):\n    return dict.fromkeys(('x', 'out'), (M, N, K))\n{reference}"
+    assert run(source, shaped, M=4, N=5, K=6).outcome == "measured"
+
+
+def test_an_answer_larger_than_its_buffer_is_refused(run) -> None:
+    reference = "import torch\ndef reference(x, out, **kwargs):\n    return torch.cat([x, x])\n"
+    with pytest.raises(UsageError, match="more than the solution's buffer"):
+        run(SCALE, reference, n=8)
+
+
+def test_part_of_a_larger_buffer_is_compared_and_that_is_said(run) -> None:
+    reference = "def reference(x, out, **kwargs):\n    return x[:4] * 2\n"
+    found = run(SCALE, reference, n=8)
+    assert "out: the first 4 of 8 elements are the reference's answer" in found.rows[0].notes
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [({}, "takes n"), ({"n": "1.5"}, "whole number"), ({"n": 2**31}, "from -2147483648"),
+     ({"n": 4, "M": 3}, "neither an option nor a parameter")],
+)  # fmt: skip
+def test_scalars_that_do_not_fit_are_refused_before_anything_is_built(run, values, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        run(SCALE, TWICE, **values)
+
+
+def test_a_solution_that_does_nothing_fails(run) -> None:
+    with pytest.raises(VerificationError, match="solution"):
+        run('extern "C" void solve(const float* x, float* out, int n) {}', TWICE, n=64)
+
+
+def test_a_file_that_is_no_library_has_crashed(run, tmp_path: Path) -> None:
+    library = tmp_path / "k.so"
+    library.write_bytes(b"no library")
+    os.utime(library, (2**32, 2**32))  # newer than the source, which is written below
+    with pytest.raises(CrashedError, match="library cannot be used"):
+        run(SCALE, TWICE, n=4, compile=False)
+
+
+def test_a_library_on_a_device_it_does_not_run_on_is_refused(run) -> None:
+    with pytest.raises(UsageError, match="runs on the CPU"):
+        run(SCALE, TWICE, n=4, device="cuda")
+
+
+def test_a_timer_that_this_device_does_not_have_is_told(run) -> None:
+    with pytest.raises(UnavailableError, match="device_events"):
+        run(SCALE, TWICE, n=4, timing_method="cuda_event")
