@@ -92,7 +92,7 @@ def _unknown_word(words: list[str]) -> str | None:
         for parameter in command.params:
             options.update(parameter.opts, parameter.secondary_opts)
         if word.startswith("-"):
-            if word.partition("=")[0] not in options:
+            if word.partition("=")[0] not in options and not _takes_any_name(command, word):
                 return word
         elif isinstance(command, click.Group):
             below = command.get_command(context, word)
@@ -100,6 +100,11 @@ def _unknown_word(words: list[str]) -> str | None:
                 return word
             command = below
     return None
+
+
+def _takes_any_name(command: click.Command, word: str) -> bool:
+    """Whether ``word`` is a dimension, which ``kernelmark kernel`` takes under any name of its kernel's."""
+    return command.name == "kernel" and re.fullmatch(r"--[A-Za-z_]+=.*", word) is not None
 
 
 @every_document

@@ -11,6 +11,7 @@ from kernelmark.kernelfile.languages import Language
 __all__ = ["Pair", "write_pair"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
+"""Python files end in .txt there: they are no modules of this package, and some import what is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +33,24 @@ class _Template:
 
 _BY_LANGUAGE = {
     Language.CUDA_CPP: _Template(
-        "softmax.cu", "softmax.cu", "softmax_reference.py", "--compile --M=1024 --N=1024"
+        "softmax.cu", "softmax.cu", "softmax_reference.py.txt", "--compile --M=1024 --N=1024"
     ),
     Language.CUTLASS: _Template(
         "matmul_cutlass.cu",
         "matmul.cu",
-        "matmul_reference.py",
+        "matmul_reference.py.txt",
         "--compile --compile-flags=-Icutlass/include --M=1024 --N=1024 --K=512",
     ),
     Language.CPP: _Template(
-        "softmax.cpp", "softmax.cpp", "softmax_reference.py", "--compile --M=1024 --N=1024"
+        "softmax.cpp", "softmax.cpp", "softmax_reference.py.txt", "--compile --M=1024 --N=1024"
     ),
     Language.TRITON: _Template(
-        "softmax_triton.py", "softmax.py", "softmax_reference.py", "--M=1024 --N=1024"
+        "softmax_triton.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
     ),
-    Language.CUTE_DSL: _Template("scale_cute.py", "scale.py", "scale_reference.py", "--N=1048576"),
-    Language.TORCH: _Template("softmax_torch.py", "softmax.py", "softmax_reference.py", "--M=1024 --N=1024"),
+    Language.CUTE_DSL: _Template("scale_cute.py.txt", "scale.py", "scale_reference.py.txt", "--N=1048576"),
+    Language.TORCH: _Template(
+        "softmax_torch.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
+    ),
 }
 
 

@@ -25,7 +25,7 @@ from kernelmark.kernelfile.languages import LANGUAGES, Language, LanguageEntry
 from kernelmark.kernelfile.request import Request
 from kernelmark.timing import Budget, open_timer
 
-__all__ = ["budget_of", "work"]
+__all__ = ["budget_of", "timer_for", "work"]
 
 _BLOCKS = 10
 
@@ -48,10 +48,12 @@ def work(request: Request, library: Path | None, scratch: Path) -> Outcome:
 def _work(request: Request, library: Path | None, scratch: Path, notes: dict[str, list[str]]) -> None:
     entry = LANGUAGES[request.language]
     interpreted = request.language is Language.TRITON and request.device == "cpu"
+    device = _device(request, entry, interpreted=interpreted)
+    timer = timer_for(request, device)
     session = Session(
         SessionOptions(
-            device=_device(request, entry, interpreted=interpreted),
-            timer=request.timer,
+            device=device,
+            timer=timer,
             verify_only=interpreted,
             cache=request.cache,
             budget=budget_of(request),
@@ -61,7 +63,7 @@ def _work(request: Request, library: Path | None, scratch: Path, notes: dict[str
     )
     with use_session(session):
         # everything a reading rests on is loaded and taken hold of before any file of the user's is
-        open_timer(request.timer, session.device)
+        open_timer(timer, session.device)
         session.start()
         (scratch / READY).touch()
         try:
@@ -121,6 +123,11 @@ def budget_of(request: Request) -> Budget:
         max_count=request.num_trials,
         warmup_count=request.num_warmup + request.discard_first,
     )
+
+
+def timer_for(request: Request, device: str) -> str | None:
+    """Choose the instrument: the one asked for, events on CUDA devices, elsewhere the device's own."""
+    return request.timer or ("device_events" if device.startswith("cuda") else None)
 
 
 def _device(request: Request, entry: LanguageEntry, *, interpreted: bool) -> str:

@@ -115,3 +115,8 @@ def test_inputs_of_an_entry_replace_those_of_the_workload(session: Session) -> N
     case = Case("noise", Noise, inputs=lambda workload: [torch.zeros(2)])
     assert len(case.inputs) == 1
     assert torch.equal(case.inputs[0], torch.zeros(2))
+
+
+def test_a_seed_that_is_given_replaces_the_one_from_the_id() -> None:
+    assert Case("one", dict).seed == seed_of("one")
+    assert Case("one", dict, seed=42).seed == 42

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.errors import CrashedError, UsageError, VerificationError
+from kernelmark.kernelfile.worker import timer_for
 from kernelmark.records import Check, read_run
 
 
@@ -189,6 +190,12 @@ def test_outputs_that_cannot_be_compared_are_an_error_of_use(run, outputs: str, 
 def test_an_output_in_the_memory_of_an_input_is_refused(run) -> None:
     with pytest.raises(UsageError, match="same memory"):
         run(solution("x.mul_(2)", setup='inputs["out"] = x'))
+
+
+def test_cuda_devices_are_timed_with_events_unless_another_instrument_is_asked_for(asked) -> None:
+    assert timer_for(asked(), "cuda:1") == "device_events"
+    assert timer_for(asked(timing_method="cupti"), "cuda:1") == "cupti"
+    assert timer_for(asked(), "cpu") is None
 
 
 # --- the reference --------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
         "max_count": 200,
         "blocks": 10,
         "prepare_ms": 600.0,
+        "warmup_count": None,
     }
 
 
@@ -75,6 +76,18 @@ def test_a_call_that_overruns_the_budget_says_so() -> None:
 
 def test_no_warm_up_asked_for_is_no_warm_up() -> None:
     assert counts(1 * MS, 0, Budget(warmup_ms=0)).warmup == 0
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_an_exact_warm_up_is_what_it_says_whatever_a_call_takes(count: int) -> None:
+    for estimate_ns in (1.0, 900.0 * MS):
+        assert counts(estimate_ns, 900 * MS, Budget(warmup_count=count)).warmup == count
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True])
+def test_a_warm_up_that_is_no_count_is_refused(count: object) -> None:
+    with pytest.raises(UsageError, match="warmup_count"):
+        Budget(warmup_count=count)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("fewest", "samples"), [(1, 2), (2, 2), (7, 8), (11, 12)])
