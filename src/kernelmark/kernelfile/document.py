@@ -31,7 +31,7 @@ _VERDICTS = {
     "verified": "PASS (verified only, not timed)",
     "wrong": "FAIL",
     "crashed": "FAIL (the solution gave no answer)",
-    "untimed": "PASS, but the times cannot be trusted and are not given",
+    "untimed": "PASS, but without times that can be trusted",
 }
 
 _STATISTICS: tuple[tuple[str, str], ...] = (

@@ -16,7 +16,7 @@ from kernelmark.stats import drift, paired_ratio, summarise
 from kernelmark.timing import block_samples
 from kernelmark.units import NS_PER_S, format_time
 
-__all__ = ["judged_rows", "missing_rows"]
+__all__ = ["judged_rows", "missing_rows", "untimed_rows"]
 
 SOLUTION = "solution"
 
@@ -44,6 +44,14 @@ def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall
             Row.model_validate({**dict(row), "timing": timing, "ratio": ratio, "notes": (*row.notes, *added)})
         )
     return tuple(judged)
+
+
+def untimed_rows(rows: Sequence[Row], why: str) -> tuple[Row, ...]:
+    """Take the times and ratios from ``rows``, and say why."""
+    return tuple(
+        row.model_copy(update={"timing": None, "ratio": None, "notes": (*row.notes, f"not timed: {why}")})
+        for row in rows
+    )
 
 
 def missing_rows(

@@ -13,14 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelmark import errors
-from kernelmark.errors import CrashedError, KernelmarkError, TimingError, UnavailableError, VerificationError
+import kernelmark.errors as errors
+from kernelmark.errors import (
+    CrashedError,
+    KernelmarkError,
+    TimingError,
+    UnavailableError,
+    UsageError,
+    VerificationError,
+)
 from kernelmark.kernelfile.arguments import scalars_of, signature_of
 from kernelmark.kernelfile.building import find_library
 from kernelmark.kernelfile.handover import FACTS
 from kernelmark.kernelfile.isolation import WorkerEnd, run_worker
-from kernelmark.kernelfile.judging import judged_rows, missing_rows
-from kernelmark.kernelfile.languages import LANGUAGES
+from kernelmark.kernelfile.judging import judged_rows, missing_rows, untimed_rows
+from kernelmark.kernelfile.languages import LANGUAGES, Language
 from kernelmark.kernelfile.names import Accepted, names_in_python, require_known
 from kernelmark.kernelfile.request import Request
 from kernelmark.records import Check, Row, RunEnd, RunHeader, RunWriter, StoredRun, read_run
@@ -69,11 +76,13 @@ def benchmark(request: Request, *, command: tuple[str, ...] = ()) -> KernelRun:
     with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
         scratch = Path(folder)
         end = _run(request, library, scratch)
-        error = _error_of(end)
-        if isinstance(error, KernelmarkError) and not isinstance(error, VerificationError | TimingError):
+        stored = _records(scratch)
+        error = _error_of(end, request, stored.rows if stored else ())
+        if stored is None:
+            raise error or UnavailableError(f"the worker left no record\n{end.output}")
+        if error is not None and not stored.rows and not isinstance(error, VerificationError | TimingError):
             raise error
-        stored = _records(scratch, end)
-        run = _judge(request, stored, end, error, scratch)
+        run, error = _judge(request, stored, end, error, scratch)
     run = _stored(run, command)
     write_documents(run)
     if error is not None:
@@ -110,6 +119,11 @@ def _prepare(request: Request) -> Path | None:
 
 
 def _run(request: Request, library: Path | None, scratch: Path) -> WorkerEnd:
+    if not request.isolation and request.language is Language.TRITON and request.device == "cpu":
+        raise UsageError(
+            "--no-isolation: Triton's interpreter is chosen when a process starts; run it in a worker, or set"
+            " TRITON_INTERPRET=1 and name --implementation=torch"
+        )
     if request.isolation:
         return run_worker(request, library, scratch)
     from kernelmark.kernelfile.worker import work
@@ -118,7 +132,7 @@ def _run(request: Request, library: Path | None, scratch: Path) -> WorkerEnd:
     return WorkerEnd(outcome, started=True, death="", output="", wall_s=float("inf"))
 
 
-def _error_of(end: WorkerEnd) -> KernelmarkError | None:
+def _error_of(end: WorkerEnd, request: Request, rows: tuple[Row, ...]) -> KernelmarkError | None:
     """Turn how the worker ended into the error that it means; ``None`` for one that ended well."""
     outcome = end.outcome
     if outcome is None:
@@ -130,42 +144,48 @@ def _error_of(end: WorkerEnd) -> KernelmarkError | None:
         return None
     known = getattr(errors, outcome.error, None)
     if known in (errors.ImplementationError, errors.DeviceMemoryError):
-        return CrashedError(outcome.message)
+        ours = not rows or rows[0].check is Check.FAILED
+        return (CrashedError if ours else VerificationError)(outcome.message)
     if isinstance(known, type) and issubclass(known, KernelmarkError):
         return known(outcome.message)
     if not end.started:
         return UnavailableError(f"the worker did not get to the solution: {outcome.message}")
+    if request.ref.name in outcome.traceback and request.solution.name not in outcome.traceback:
+        return VerificationError(f"a baseline crashed while it was timed: {outcome.message}")
     return CrashedError(f"the solution crashed: {outcome.message}")
 
 
-def _records(scratch: Path, end: WorkerEnd) -> StoredRun:
-    """Read what the worker recorded, up to the row that it died in."""
+def _records(scratch: Path) -> StoredRun | None:
+    """Read what the worker recorded, up to the row that it died in; ``None`` if it recorded nothing."""
     try:
         return read_run(scratch)
-    except errors.RecordError as error:
-        raise UnavailableError(f"the worker left no record: {error}\n{end.output}") from error
+    except errors.RecordError:
+        return None
 
 
 def _judge(
     request: Request, stored: StoredRun, end: WorkerEnd, error: KernelmarkError | None, scratch: Path
-) -> KernelRun:
+) -> tuple[KernelRun, KernelmarkError | None]:
     facts = _facts(scratch)
     notes = end.outcome.notes if end.outcome else {}
     evidence = end.output if end.outcome is None else end.outcome.traceback
-    rows = judged_rows(stored.rows, notes, wall_s=end.wall_s)
+    try:
+        rows = judged_rows(stored.rows, notes, wall_s=end.wall_s)
+    except TimingError as found:
+        rows, error = untimed_rows(stored.rows, str(found)), error or found
     crashed = isinstance(error, CrashedError)
     if error is not None and (not rows or (crashed and rows[0].check is not Check.FAILED)):
         rows = missing_rows(request, rows, str(error), evidence, crashed=crashed)
     outcome = _outcome(rows, error)
     if isinstance(error, CrashedError) and end.output and end.outcome is not None:
         facts["output"] = end.output
-    return KernelRun(request, stored.header, rows, outcome, str(error or ""), scratch, facts)
+    return KernelRun(request, stored.header, rows, outcome, str(error or ""), scratch, facts), error
 
 
 def _outcome(rows: tuple[Row, ...], error: KernelmarkError | None) -> str:
     if isinstance(error, CrashedError):
         return "crashed"
-    if isinstance(error, TimingError):
+    if isinstance(error, TimingError | UnavailableError):
         return "untimed"
     if error is not None:
         return "wrong"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from kernelmark.errors import CrashedError, UsageError, VerificationError
+from kernelmark.errors import CrashedError, TimingError, UsageError, VerificationError
 from kernelmark.kernelfile.worker import timer_for
 from kernelmark.records import Check, read_run
 
@@ -293,6 +294,46 @@ def reference(x, out, **kwargs):
 """
     with pytest.raises(VerificationError, match="pytorch-eager"):
         run(reference=reference)
+
+
+@pytest.mark.parametrize("call", [6, 9])
+def test_a_baseline_that_raises_is_not_the_solution_s_crash(run, call: int) -> None:
+    # in its check, or while it is timed
+    reference = f"""
+calls = []
+def reference(x, out, **kwargs):
+    calls.append(1)
+    if len(calls) >= {call}:
+        raise ValueError("tired")
+    return x * 2
+"""
+    with pytest.raises(VerificationError, match="tired") as raised:
+        run(reference=reference)
+    assert not isinstance(raised.value, CrashedError)
+    assert raised.value.comparison.row("solution").check is Check.VERIFIED
+
+
+def test_samples_that_add_up_to_more_time_than_there_was_are_reported_without_times(
+    run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kernelmark.kernelfile import run as running
+
+    def forge(request, library, scratch):
+        end = honest(request, library, scratch)
+        return dataclasses.replace(end, wall_s=1e-9)
+
+    honest = running._run
+    monkeypatch.setattr(running, "_run", forge)
+    with pytest.raises(TimingError, match="tampered"):
+        run()
+    told = json.loads((tmp_path / "out" / "benchmark.json").read_text())
+    assert told["outcome"] == "untimed"
+    assert "median_ms" not in told["variants"]["solution"]
+
+
+def test_the_interpreter_needs_a_process_of_its_own(run) -> None:
+    with pytest.raises(UsageError, match="no-isolation"):
+        run("import triton\ndef setup(): ...\ndef run_kernel(): ...\n", implementation="triton")
 
 
 def test_without_baselines_the_solution_stands_alone(run) -> None:
