@@ -43,7 +43,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         {
             "type": float,
             "metavar": "MS",
-            "help": "what the flushes around an implementation's samples may take (default 600)",
+            "help": "what the flushes around an implementation's samples may take (default 500)",
         },
     ),
     (

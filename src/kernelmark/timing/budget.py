@@ -33,7 +33,7 @@ class Budget:
     min_count: int = 10
     max_count: int = 200
     blocks: int = 10
-    prepare_ms: float = 600.0
+    prepare_ms: float = 500.0
     warmup_count: int | None = None
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ from kernelmark.timing.timer import Call, Samples, Timer
 __all__ = ["AfterPass", "time_together"]
 
 _CALIBRATION_ROUNDS = 5
-_PREPARE_ROUNDS = 3
+_PREPARE_ROUNDS = 2
 _EMPTY_ROUNDS = {Cache.COLD: 5, Cache.WARM: 100}
 """A cold round costs a flush, up to 20 ms and more; a warm one costs nothing."""
 

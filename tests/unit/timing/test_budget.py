@@ -22,7 +22,7 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
         "min_count": 10,
         "max_count": 200,
         "blocks": 10,
-        "prepare_ms": 600.0,
+        "prepare_ms": 500.0,
         "warmup_count": None,
     }
 
@@ -55,10 +55,10 @@ def test_one_block_is_the_plain_protocol_of_two_passes() -> None:
 
 
 def test_a_costly_preparation_lowers_the_counts_and_says_so() -> None:
-    found = counts(100_000, 6 * MS, DEFAULT)
+    found = counts(100_000, 5 * MS, DEFAULT)
     assert (found.warmup, found.samples) == (25, 100)
     assert found.notes == (
-        "100 samples rather than 200: reset and flush take 6.00 ms before each, and may take 600 ms in all",
+        "100 samples rather than 200: reset and flush take 5.00 ms before each, and may take 500 ms in all",
     )
 
 
