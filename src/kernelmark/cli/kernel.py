@@ -97,6 +97,13 @@ def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Conte
     show_default=True,
     help="Whether the caches are flushed before each timed call.",
 )
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Benchmark several sizes: M=1024,2048 or K=2^8..2^13; may be repeated.",
+)
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds that the solution may take.")
 @click.option("--no-isolation", is_flag=True, help="Run in this process, for a debugger.")
 @click.option("--compile", "compile_", is_flag=True, help="Build the library from SOLUTION first.")
@@ -118,7 +125,11 @@ def kernel(context: click.Context, solution: Path, init: str | None, **given: An
         return
     from kernelmark.kernelfile.run import benchmark
 
+    sweeps = given.pop("sweeps")
     request = _request(solution, values, given)
+    if sweeps:
+        _sweep(request, sweeps)
+        return
     try:
         run = benchmark(request, command=tuple(sys.argv))
     except KernelmarkError as error:
@@ -174,6 +185,24 @@ def _init(language: Language, folder: Path, values: dict[str, str]) -> None:
     pair = write_pair(language, folder)
     click.echo(f"wrote {pair.solution} and {pair.reference}; run it with:")
     click.echo(f"  {pair.command}")
+
+
+def _sweep(request: Request, texts: tuple[str, ...]) -> None:
+    from kernelmark.kernelfile.sweep import Point, parse_sweep, run_sweep
+
+    def tell(point: Point) -> None:
+        size = " ".join(f"{name}={value}" for name, value in point.values.items())
+        outcome = point.found["outcome"] + (" (kept from before)" if point.kept else "")
+        ratios = (
+            f"{each['baseline']} {each['paired']:.3f} {each['verdict']}" for each in point.found["speedups"]
+        )
+        click.echo(f"{size}: {', '.join([outcome, *ratios])}")
+
+    try:
+        run_sweep(request, parse_sweep(texts), command=tuple(sys.argv), told=tell)
+    finally:
+        if (request.output_dir / "sweep.md").exists():
+            click.echo(f"the table and the plot are {request.output_dir / 'sweep.md'}")
 
 
 def _inferred(facts: dict[str, Any]) -> list[str]:

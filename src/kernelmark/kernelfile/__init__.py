@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kernelmark.kernelfile.run import KernelRun, benchmark
     from kernelmark.kernelfile.signature import Parameter, Signature, parse_signature
     from kernelmark.kernelfile.starting import write_pair
+    from kernelmark.kernelfile.sweep import parse_sweep, run_sweep
 
 __all__ = [
     "Baseline",
@@ -24,6 +25,8 @@ __all__ = [
     "Signature",
     "benchmark",
     "parse_signature",
+    "parse_sweep",
+    "run_sweep",
     "write_pair",
 ]
 
@@ -36,6 +39,8 @@ _HOME = {
     "Signature": "signature",
     "benchmark": "run",
     "parse_signature": "signature",
+    "parse_sweep": "sweep",
+    "run_sweep": "sweep",
     "write_pair": "starting",
 }
 """Public name → the module of this package that holds it."""
