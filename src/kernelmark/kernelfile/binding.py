@@ -17,14 +17,11 @@ from kernelmark.harness import Case, Implementation, Plan, make_plan
 from kernelmark.kernelfile.baselines import Compiled, make_baselines
 from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.reference import Reference, Tolerances, tensors_of
-from kernelmark.kernelfile.request import Request
+from kernelmark.kernelfile.request import SOLUTION, Request
 from kernelmark.kernelfile.solutions import Ready, Solution
 from kernelmark.verify import Elementwise, Exact, StaleGuard
 
-__all__ = ["SOLUTION", "Bound", "bind"]
-
-SOLUTION = "solution"
-"""The name of the solution's row."""
+__all__ = ["Bound", "bind"]
 
 _OTHER_SEED = 0x5EED
 """Added to the seed for the values that a solution is loaded and prewarmed with."""

@@ -10,15 +10,13 @@ from itertools import chain
 
 from kernelmark.errors import TimingError
 from kernelmark.kernelfile.languages import LANGUAGES
-from kernelmark.kernelfile.request import Request
+from kernelmark.kernelfile.request import SOLUTION, Request
 from kernelmark.records import Check, Ratio, Role, Row, Timing
 from kernelmark.stats import drift, paired_ratio, summarise
 from kernelmark.timing import block_samples
 from kernelmark.units import NS_PER_S, format_time
 
 __all__ = ["judged_rows", "missing_rows", "untimed_rows"]
-
-SOLUTION = "solution"
 
 
 def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall_s: float) -> tuple[Row, ...]:

@@ -18,7 +18,10 @@ from kernelmark.errors import UsageError
 from kernelmark.kernelfile.languages import Language, choose_language
 from kernelmark.records import Cache
 
-__all__ = ["TIMING_METHODS", "Baseline", "Request", "parse_baselines"]
+__all__ = ["SOLUTION", "TIMING_METHODS", "Baseline", "Request", "parse_baselines"]
+
+SOLUTION = "solution"
+"""The name of the solution's row."""
 
 MIN_SAMPLES = 3
 """Fewer say nothing about spread."""

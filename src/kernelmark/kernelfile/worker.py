@@ -22,7 +22,7 @@ from kernelmark.kernelfile.arguments import scalars_of, signature_of
 from kernelmark.kernelfile.ctype import number
 from kernelmark.kernelfile.handover import FACTS, OUTCOME, READY, Outcome
 from kernelmark.kernelfile.languages import LANGUAGES, Language, LanguageEntry
-from kernelmark.kernelfile.request import Request
+from kernelmark.kernelfile.request import SOLUTION, Request
 from kernelmark.timing import Budget, open_timer
 
 __all__ = ["budget_of", "timer_for", "work"]
@@ -75,7 +75,7 @@ def _work(request: Request, library: Path | None, scratch: Path, notes: dict[str
 def _compare(
     request: Request, library: Path | None, scratch: Path, session: Session, notes: dict[str, list[str]]
 ) -> None:
-    from kernelmark.kernelfile.binding import SOLUTION, bind
+    from kernelmark.kernelfile.binding import bind
     from kernelmark.kernelfile.buffers import infer_sizes
     from kernelmark.kernelfile.reference import Reference, tolerances_of
     from kernelmark.kernelfile.solutions import LibrarySolution, ModuleSolution
