@@ -139,7 +139,7 @@ MATMULS = [
 ]
 
 
-# With 32 warps a thread has 64 registers; Triton 3.7.1 puts two of the long rows' on the stack, 3.6 and 3.9 none.
+# With 32 warps a thread has 64 registers; Triton 3.7.1 puts two of the long rows' on the stack, 3.9 none.
 SPILLED_BYTES = {("softmax of long rows", "fp32"): 8}
 
 
