@@ -50,10 +50,10 @@ def say(text: str) -> None:
 
 
 def fitting_extras() -> str:
-    """Name the extras for this machine: Triton has wheels for Linux only, the CUDA ones want a GPU."""
+    """Name the extras for this machine: Triton and torch-mlir have wheels for Linux only, CUDA wants a GPU."""
     extras = ["dev"]
     if sys.platform == "linux":
-        extras.append("triton")
+        extras += ["triton", "mlir"]
     if has_nvidia_gpu():
         extras += ["cuda", "liger"]
     return ",".join(extras)

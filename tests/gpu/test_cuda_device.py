@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -58,7 +59,12 @@ def test_it_is_described(device: CudaDevice) -> None:
     assert record.details["persisting_l2"] == "reset each round"
 
 
-def test_the_device_that_is_lent_has_a_profile_if_it_is_a_known_one(device: CudaDevice) -> None:
+def test_a_device_that_is_known_has_a_profile(
+    device: CudaDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a calibration of this machine would come first
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     record = device.describe()
     profile = find_profile(record)
     if record.name == "NVIDIA H200":

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["echo_table", "new_table"]
 
+_FILE_WIDTH = 140
+"""Columns of a table that goes to a file or a pipe: at 80 a note of 40 letters was folded to five a line."""
+
 
 def new_table(*columns: str) -> Table:
     """Give a table without lines; its last column takes the room that is left, and wraps."""
@@ -28,6 +31,8 @@ def echo_table(table: Table) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False, markup=False)
+    if not console.is_terminal and console.width < _FILE_WIDTH:  # rich takes 80 where nobody looks
+        console.width = _FILE_WIDTH
     with console.capture() as captured:
         console.print(table)
     click.echo(captured.get(), nl=False)
