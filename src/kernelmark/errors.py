@@ -21,6 +21,12 @@ __all__ = [
     "KernelmarkError",
     "LossCounterUnprovedError",
     "ManifestError",
+    "ModelCompileError",
+    "ModelError",
+    "ModelFileError",
+    "ModelImportError",
+    "ModelLoweringError",
+    "ModelRunError",
     "OffThreadLaunchError",
     "OnlyCopiesError",
     "ProfileError",
@@ -76,6 +82,10 @@ class ManifestError(UsageError):
         super().__init__(f"{': '.join(parts)}: {message}" if parts else message)
 
 
+class ModelFileError(UsageError):
+    """A model file that lacks what a model file must hold, or whose own code raised; names the file and the line."""
+
+
 # --- this machine lacks something: exit code 3 -----------------------------------------------------
 
 
@@ -115,6 +125,49 @@ class DeviceMemoryError(VerificationError):
 
 class CrashedError(VerificationError):
     """What was run gave no answer at all: it raised, exited, hung, or its process died; exit code 4."""
+
+
+# --- a model could not be compiled, or the compiled one could not be called: exit code 1 ----------
+
+
+class ModelError(KernelmarkError):
+    """A model that did not get through one stage of the compiler; there is a subclass for each stage.
+
+    Args:
+        message: What was asked, what was found, and what to do.
+        op: The operation it stopped at, such as ``aten.fft_rfft``, where one is known.
+        source: ``file:line`` in the model, where one is known.
+    """
+
+    stage = "model"
+
+    def __init__(self, message: str, *, op: str | None = None, source: str | None = None) -> None:
+        self.op, self.source = op, source
+        super().__init__(f"{source}: {message}" if source else message)
+
+
+class ModelImportError(ModelError):
+    """PyTorch cannot export the model, or torch-mlir cannot import what was exported."""
+
+    stage = "import"
+
+
+class ModelLoweringError(ModelError):
+    """A step of the schedule refused the module, or left something that no later step can lower."""
+
+    stage = "lower"
+
+
+class ModelCompileError(ModelError):
+    """LLVM made no machine code of the module, or a symbol that the code calls does not exist."""
+
+    stage = "compile"
+
+
+class ModelRunError(ModelError):
+    """The compiled model was called with what it does not take."""
+
+    stage = "run"
 
 
 # --- the instrument cannot vouch for its reading ---------------------------------------------------
