@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelfile.loading import load_module
+from kernelmark.harness.loading import load_module
 from kernelmark.verify import poison, untouched, unwritten
 
 __all__ = ["Reference", "Tolerances", "tolerances_of"]

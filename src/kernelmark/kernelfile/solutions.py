@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import torch
 
 from kernelmark.errors import CrashedError, UsageError
+from kernelmark.harness.loading import load_module
 from kernelmark.kernelfile.buffers import Sizes, fill
-from kernelmark.kernelfile.loading import load_module
 from kernelmark.kernelfile.reference import accepted
 from kernelmark.kernelfile.signature import Signature
 
