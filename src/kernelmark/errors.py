@@ -15,6 +15,7 @@ __all__ = [
     "DistributedError",
     "EmptyIterationError",
     "EntryError",
+    "FileError",
     "ImplementationError",
     "InputsModifiedError",
     "InstrumentConflictError",
@@ -32,6 +33,7 @@ __all__ = [
     "ProfileError",
     "RecordError",
     "RecordsLostError",
+    "ScheduleError",
     "TimingError",
     "UnattributedActivityError",
     "UnavailableError",
@@ -63,8 +65,8 @@ class ProfileError(UsageError):
     """A hardware profile that cannot be read, or that lacks what a profile must hold."""
 
 
-class ManifestError(UsageError):
-    """A manifest that cannot be used.
+class FileError(UsageError):
+    """A file of the project's that cannot be used.
 
     Args:
         message: What was found and what was expected.
@@ -77,9 +79,17 @@ class ManifestError(UsageError):
         self, message: str, *, path: str | None = None, line: int | None = None, field: str | None = None
     ) -> None:
         self.message, self.path, self.line, self.field = message, path, line, field
-        where = f"{path or '<manifest>'}:{line}" if line is not None else path
+        where = f"{path or '<text>'}:{line}" if line is not None else path
         parts = [p for p in (where, field) if p]
         super().__init__(f"{': '.join(parts)}: {message}" if parts else message)
+
+
+class ManifestError(FileError):
+    """A manifest that cannot be used."""
+
+
+class ScheduleError(FileError):
+    """A schedule's descriptor that cannot be used, or no descriptor where one was asked for."""
 
 
 class ModelFileError(UsageError):

@@ -8,24 +8,14 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    model_validator,
-)
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
 from kernelmark.errors import ManifestError
 from kernelmark.manifest.dtypes import DTYPE_BYTES, unknown_dtype
-from kernelmark.manifest.near import suggestion
 from kernelmark.manifest.source import Source, kind_of
+from kernelmark.manifest.strict import StrictModel, hint, problem, problems_of
 
 __all__ = [
     "EffectsModel",
@@ -45,7 +35,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 
 def _name(value: str) -> str:
     if not (value.isascii() and value.isidentifier()) or keyword.iskeyword(value):
-        raise _problem(
+        raise problem(
             f"{value!r} cannot be a name; use letters, digits and _, no digit first, no Python keyword"
         )
     return value
@@ -53,7 +43,7 @@ def _name(value: str) -> str:
 
 def _label(value: str) -> str:
     if not _LABEL.match(value):
-        raise _problem(
+        raise problem(
             f"{value!r} cannot be part of a test id;"
             " use letters, digits, '.', '_' and '-', such as llama3-8b-prefill"
         )
@@ -62,7 +52,7 @@ def _label(value: str) -> str:
 
 def _function(value: str) -> str:
     if not _FUNCTION.match(value):
-        raise _problem(
+        raise problem(
             f"{value!r} names no function; write 'module:function', such as 'tileops.perf.gemm:bmm'"
         )
     return value
@@ -70,31 +60,26 @@ def _function(value: str) -> str:
 
 def _dtype(value: str) -> str:
     if value not in DTYPE_BYTES:
-        raise _problem(f"{value!r} is no dtype; {unknown_dtype(value)}")
+        raise problem(f"{value!r} is no dtype; {unknown_dtype(value)}")
     return value
 
 
 def _text(value: str) -> str:
     if not value.strip():
-        raise _problem("blank; write what a reader should know")
+        raise problem("blank; write what a reader should know")
     return value.strip()
 
 
 def _scalar(value: Any) -> int | float | bool | str:
     if not isinstance(value, int | float | bool | str):
-        raise _problem(f"expected a number, text or bool, got {kind_of(value)}{_hint(value, 'scalar')}")
+        raise problem(f"expected a number, text or bool, got {kind_of(value)}{hint(value, 'scalar')}")
     return value
 
 
 def _formula(value: Any) -> int | float | str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise _problem(f"expected a number or an expression, got {kind_of(value)}{_hint(value, 'formula')}")
+        raise problem(f"expected a number or an expression, got {kind_of(value)}{hint(value, 'formula')}")
     return value
-
-
-def _problem(message: str) -> PydanticCustomError:
-    # Braces would be read as places to fill in.
-    return PydanticCustomError("manifest", "{message}", {"message": message})
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -106,32 +91,7 @@ Formula = Annotated[int | float | str, PlainValidator(_formula)]
 Size = Annotated[int, Field(ge=0)]
 
 
-class _Model(BaseModel):
-    """Strict, frozen, and closed: an unknown field is answered with the fields there are."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _knows_its_fields(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            known = [info.alias or name for name, info in cls.model_fields.items()]
-            for key, value in data.items():
-                if key == "<<":
-                    message = "merge keys are not read; repeat the fields, or alias a whole value"
-                elif key not in known:
-                    message = f"unknown field {key!r}; {suggestion(key, known, there_are='fields here')}"
-                elif value is None:
-                    message = (
-                        "nothing stands here; give a value ([] or {} if it is empty), or leave the field out"
-                    )
-                else:
-                    continue
-                raise PydanticCustomError("at_key", "{message}", {"message": message, "key": key})
-        return data
-
-
-class _TensorModel(_Model):
+class _TensorModel(StrictModel):
     dtype: Name
     shape: list[Formula]
 
@@ -146,7 +106,7 @@ class OutputModel(_TensorModel):
     """One output tensor."""
 
 
-class ParamModel(_Model):
+class ParamModel(StrictModel):
     """One parameter; without a default each row must give it."""
 
     type: Literal["int", "float", "bool", "str"]
@@ -154,7 +114,7 @@ class ParamModel(_Model):
     choices: list[Scalar] | None = Field(default=None, min_length=1)
 
 
-class EffectsModel(_Model):
+class EffectsModel(StrictModel):
     """What a call does besides returning its outputs."""
 
     mutates: list[Name] = Field(default_factory=list)
@@ -162,7 +122,7 @@ class EffectsModel(_Model):
     aliases: dict[Name, Name] = Field(default_factory=dict)
 
 
-class RooflineModel(_Model):
+class RooflineModel(StrictModel):
     """Operations and bytes of a call: two formulas, or a function."""
 
     flops: Formula | None = None
@@ -175,17 +135,17 @@ class RooflineModel(_Model):
         formulas = [name for name in ("flops", "bytes") if name in self.model_fields_set]
         if "function" in self.model_fields_set:
             if formulas:
-                raise _problem(
+                raise problem(
                     f"'function' and {' and '.join(map(repr, formulas))}; write one form or the other"
                 )
         elif missing := [name for name in ("flops", "bytes", "compute") if name not in self.model_fields_set]:
-            raise _problem(
+            raise problem(
                 f"{' and '.join(map(repr, missing))} missing; write flops, bytes and compute, or 'function'"
             )
         return self
 
 
-class WorkloadModel(_Model):
+class WorkloadModel(StrictModel):
     """One call of the op, as a real model makes it."""
 
     label: Label
@@ -196,7 +156,7 @@ class WorkloadModel(_Model):
     given: list[Name] = Field(default_factory=list, alias="with")
 
 
-class OpModel(_Model):
+class OpModel(StrictModel):
     """One op: its signature, its effects, its roofline, its workloads."""
 
     summary: Text
@@ -210,7 +170,7 @@ class OpModel(_Model):
     workloads: list[WorkloadModel] = Field(min_length=1)
 
 
-class FamilyModel(_Model):
+class FamilyModel(StrictModel):
     """One manifest file."""
 
     family: Name
@@ -222,63 +182,4 @@ def read_schema(source: Source) -> tuple[FamilyModel | None, list[ManifestError]
     try:
         return FamilyModel.model_validate(source.value), []
     except ValidationError as error:
-        found = [_explain(source, details) for details in error.errors(include_url=False)]
-        return None, sorted(_once(found), key=lambda problem: problem.line or 0)
-
-
-def _once(problems: list[ManifestError]) -> Iterator[ManifestError]:
-    seen: set[str] = set()
-    for problem in problems:
-        if str(problem) not in seen:
-            seen.add(str(problem))
-            yield problem
-
-
-def _explain(source: Source, details: ErrorDetails) -> ManifestError:
-    loc = tuple(part for part in details["loc"] if part != "[key]")
-    kind, value = details["type"], details["input"]
-    if kind == "at_key":
-        loc = (*loc, details.get("ctx", {})["key"])
-    elif kind == "missing":
-        return source.error(f"required field {loc[-1]!r} is missing", *loc[:-1])
-    say = _MESSAGES.get(kind)
-    return source.error(say(value, details) if say else details["msg"], *loc)
-
-
-def _wanted(what: str, kind: str) -> Callable[[Any, ErrorDetails], str]:
-    return lambda value, _details: f"expected {what}, got {kind_of(value)}{_hint(value, kind)}"
-
-
-def _hint(value: Any, wanted: str) -> str:
-    """Say what to write, where YAML's own reading of a value is the likely cause."""
-    if value is None:
-        return "; leave the field out if it has no value"
-    if isinstance(value, bool) and wanted in ("str", "formula"):
-        word = "true" if value else "false"
-        return f'; quote it if the word is meant: "{word}"'
-    if isinstance(value, int | float) and wanted == "str":
-        return f'; quote it if text is meant: "{value}"'
-    if isinstance(value, str):
-        if wanted == "bool" and value.lower() in ("yes", "no", "on", "off", "true", "false", "y", "n"):
-            return f"; {value} is text in a manifest: write true or false, unquoted"
-        if wanted in ("int", "float"):
-            return f" {value!r}; write plain digits, unquoted"
-        return f" {value!r}"
-    return ""
-
-
-_MESSAGES: dict[str, Callable[[Any, ErrorDetails], str]] = {
-    "string_type": _wanted("text", "str"),
-    "int_type": _wanted("an int", "int"),
-    "int_from_float": _wanted("an int", "int"),
-    "float_type": _wanted("a float", "float"),
-    "bool_type": _wanted("true or false", "bool"),
-    "dict_type": _wanted("a mapping", "dict"),
-    "model_type": _wanted("a mapping", "dict"),
-    "list_type": _wanted("a list", "list"),
-    "too_short": lambda _value, _details: "empty; give at least one",
-    "greater_than_equal": lambda value, _details: f"{value} is negative; a dimension is 0 or more",
-    "literal_error": lambda value, details: (
-        f"{value!r} is not one of {details.get('ctx', {}).get('expected')}"
-    ),
-}
+        return None, problems_of(source, error)

@@ -1,8 +1,9 @@
 """YAML text as plain values, each of which knows its line.
 
 Reads the core schema of YAML 1.2: ``yes``, ``on`` and ``1:30`` are text, ``1e-5`` is a number. Refuses
-what a manifest has no use for: tabs in the indentation, duplicate keys, keys that are not text, cycles, tags,
-several documents. Knows nothing of what the fields mean.
+what a project's files have no use for: tabs in the indentation, duplicate keys, keys that are not text, cycles,
+tags, several documents. Knows nothing of what the fields mean; a :class:`FileKind` says what the file is called
+and which error is raised.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from kernelmark.errors import ManifestError
+from kernelmark.errors import FileError, ManifestError
 
-__all__ = ["Place", "Source", "kind_of", "parse_source", "read_source"]
+__all__ = ["MANIFEST", "FileKind", "Place", "Source", "kind_of", "parse_source", "read_source"]
 
 MAX_DEPTH = 30  # a manifest's deepest field is 8 down
 _PREFIX = "tag:yaml.org,2002:"
@@ -50,16 +51,31 @@ for _tag, (_pattern, _first) in _PATTERNS.items():
 
 
 @dataclass(frozen=True, slots=True)
+class FileKind:
+    """What a file is, for what is said of it."""
+
+    noun: str
+    """What it is called, such as ``a manifest``."""
+    needs: str
+    """What must stand in it, such as ``'family' and 'ops'``."""
+    error: type[FileError]
+
+
+MANIFEST = FileKind("a manifest", "'family' and 'ops'", ManifestError)
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where something is written: what an error about it begins with."""
 
     path: str
     line: int
     field: str
+    kind: FileKind = MANIFEST
 
-    def error(self, message: str) -> ManifestError:
+    def error(self, message: str) -> Any:  # of the class that the kind names
         """Give the error that says ``message`` of this place."""
-        return ManifestError(message, path=self.path, line=self.line, field=self.field)
+        return self.kind.error(message, path=self.path, line=self.line, field=self.field)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.field}" if self.field else f"{self.path}:{self.line}"
@@ -72,6 +88,7 @@ class Source:
     path: str
     value: Any
     _root: yaml.Node = field(repr=False)
+    kind: FileKind = MANIFEST
 
     def place(self, loc: Sequence[object] = ()) -> Place:
         """Give the place of the field at ``loc``; of the nearest field above it, where there is none."""
@@ -81,9 +98,9 @@ class Source:
             names.append(str(part))
             if step is not None:
                 node, line = step
-        return Place(self.path, line, ".".join(names))
+        return Place(self.path, line, ".".join(names), self.kind)
 
-    def error(self, message: str, *loc: object) -> ManifestError:
+    def error(self, message: str, *loc: object) -> Any:  # of the class that the kind names
         """Give the error that says ``message`` of the field at ``loc``."""
         return self.place(loc).error(message)
 
@@ -93,52 +110,52 @@ def kind_of(value: object) -> str:
     return "nothing" if value is None else _KINDS.get(type(value), type(value).__name__)
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path, *, kind: FileKind = MANIFEST) -> Source:
     """Read one file.
 
     Raises:
-        ManifestError: it cannot be read, or is not YAML as a manifest wants it.
+        FileError: it cannot be read, or is not YAML as such a file wants it; of the class that ``kind`` names.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ManifestError(
+        raise kind.error(
             f"cannot be read: {error.strerror}; check its permissions", path=str(path)
         ) from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise ManifestError(
+        raise kind.error(
             f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8", path=str(path), line=line
         ) from error
-    return parse_source(text, str(path))
+    return parse_source(text, str(path), kind=kind)
 
 
-def parse_source(text: str, path: str) -> Source:
+def parse_source(text: str, path: str, *, kind: FileKind = MANIFEST) -> Source:
     """Parse the text of one file.
 
     Raises:
-        ManifestError: it is not YAML as a manifest wants it.
+        FileError: it is not YAML as such a file wants it; of the class that ``kind`` names.
     """
-    _refuse_characters(text, path)
-    root = _compose(text, path)
+    _refuse_characters(text, path, kind)
+    root = _compose(text, path, kind)
     if root is None:
-        raise ManifestError("the file is empty; a manifest file needs 'family' and 'ops'", path=path, line=1)
-    return Source(path, _Construction(path).of(root, ()), root)
+        raise kind.error(f"the file is empty; {kind.noun} needs {kind.needs}", path=path, line=1)
+    return Source(path, _Construction(path, kind).of(root, ()), root, kind)
 
 
-def _refuse_characters(text: str, path: str) -> None:
+def _refuse_characters(text: str, path: str, kind: FileKind) -> None:
     """Refuse what PyYAML would refuse without a line, and the tabs that it would refuse in riddles."""
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         indent = line[: len(line) - len(line.lstrip(" \t"))]
         if "\t" in indent and line.strip():
-            raise ManifestError("a tab in the indentation; YAML indents with spaces", path=path, line=number)
+            raise kind.error("a tab in the indentation; YAML indents with spaces", path=path, line=number)
         if bad := yaml.reader.Reader.NON_PRINTABLE.search(line):
-            raise ManifestError(f"character {bad.group()!r} may not stand in YAML", path=path, line=number)
+            raise kind.error(f"character {bad.group()!r} may not stand in YAML", path=path, line=number)
 
 
-def _compose(text: str, path: str) -> yaml.Node | None:
+def _compose(text: str, path: str, kind: FileKind) -> yaml.Node | None:
     try:
         return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -146,11 +163,11 @@ def _compose(text: str, path: str) -> yaml.Node | None:
         line = mark.line + 1 if mark else None
         what = ": ".join(part for part in (error.context, error.problem) if part)
         column = f" at column {mark.column + 1}" if mark else ""
-        raise ManifestError(f"not YAML: {what}{column}", path=path, line=line) from error
+        raise kind.error(f"not YAML: {what}{column}", path=path, line=line) from error
     except yaml.YAMLError as error:
-        raise ManifestError(f"not YAML: {error}", path=path) from error
+        raise kind.error(f"not YAML: {error}", path=path) from error
     except RecursionError as error:
-        raise ManifestError(f"nested more than {MAX_DEPTH} deep", path=path) from error
+        raise kind.error(f"nested more than {MAX_DEPTH} deep", path=path) from error
 
 
 def _step(node: yaml.Node, part: object) -> tuple[yaml.Node, int] | None:
@@ -167,8 +184,8 @@ def _step(node: yaml.Node, part: object) -> tuple[yaml.Node, int] | None:
 class _Construction:
     """Turns nodes into values; a node that an alias repeats is built once."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, kind: FileKind) -> None:
+        self._path, self._kind = path, kind
         self._open: set[int] = set()
         self._done: dict[int, Any] = {}
 
@@ -193,7 +210,7 @@ class _Construction:
         if isinstance(node, yaml.ScalarNode) and node.tag in (_STR, *_PATTERNS):
             return self._scalar(node, loc)
         raise self._error(
-            node, loc, f"tag {node.tag.replace(_PREFIX, '!!')!r}; a manifest holds plain values only"
+            node, loc, f"tag {node.tag.replace(_PREFIX, '!!')!r}; {self._kind.noun} holds plain values only"
         )
 
     def _mapping(self, node: yaml.MappingNode, loc: tuple[object, ...]) -> dict[str, Any]:
@@ -232,6 +249,6 @@ class _Construction:
             raise self._error(node, loc, f"{text} is too large for a float")
         return value
 
-    def _error(self, node: yaml.Node, loc: tuple[object, ...], message: str) -> ManifestError:
-        place = Place(self._path, node.start_mark.line + 1, ".".join(str(part) for part in loc))
+    def _error(self, node: yaml.Node, loc: tuple[object, ...], message: str) -> FileError:
+        place = Place(self._path, node.start_mark.line + 1, ".".join(str(part) for part in loc), self._kind)
         return place.error(message)

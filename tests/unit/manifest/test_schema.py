@@ -113,7 +113,7 @@ def test_a_valid_file_has_no_problems(gemm: str) -> None:
         ("label: llama3-8b-scores", "label: 'ä'", f"28: {OP}.workloads.0.label: 'ä' cannot be part"),
         ('source: "GPT-2"', "source: ''", f"35: {OP}.workloads.1.source: blank"),
         ('        source: "GPT-2"\n', "", f"34: {OP}.workloads.1: required field 'source' is missing"),
-        ("{B: 32, ", "{B: -1, ", f"30: {OP}.workloads.0.dims.B: -1 is negative; a dimension is 0 or more"),
+        ("{B: 32, ", "{B: -1, ", f"30: {OP}.workloads.0.dims.B: -1 is negative; give 0 or more"),
         ("{B: 32, ", "{B: 2.0, ", f"30: {OP}.workloads.0.dims.B: expected an int, got a float"),
         (
             "{B: 32, ",

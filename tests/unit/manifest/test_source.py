@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kernelmark.errors import ManifestError
+from kernelmark.errors import ManifestError, ScheduleError
 from kernelmark.manifest import source
 
 
@@ -152,3 +152,14 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").mkdir()
     with pytest.raises(ManifestError, match="cannot be read: Is a directory"):
         source.read_source(tmp_path / "f.yaml")
+
+
+def test_an_error_is_of_the_class_of_its_file_and_calls_the_file_by_its_name() -> None:
+    kind = source.FileKind("a schedule", "'pipeline'", ScheduleError)
+    with pytest.raises(ScheduleError, match=r"f\.yaml:1: the file is empty; a schedule needs 'pipeline'"):
+        source.parse_source("# nothing", "f.yaml", kind=kind)
+    with pytest.raises(ScheduleError, match="a schedule holds plain values only"):
+        source.parse_source("x: !!python/name:os.system", "f.yaml", kind=kind)
+    read = source.parse_source("x: 1", "f.yaml", kind=kind)
+    assert isinstance(read.error("no", "x"), ScheduleError)
+    assert isinstance(read.place(("x",)).error("no"), ScheduleError)
