@@ -8,7 +8,15 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-__all__ = ["available_cpus", "busy_seconds", "clock_mhz", "cpu_name", "cpu_settings"]
+__all__ = [
+    "available_cpus",
+    "busy_seconds",
+    "clock_mhz",
+    "cpu_flags",
+    "cpu_name",
+    "cpu_settings",
+    "physical_cores",
+]
 
 # What a reader of a CPU time wants to know, and the file that says it.
 _SETTINGS = {
@@ -45,6 +53,21 @@ def cpu_name(root: Path = Path("/")) -> str:
     if all(arm):
         return f"Arm implementer {arm[0][1]} part {arm[1][1]}"  # type: ignore[index]
     return platform.processor() or platform.machine() or "unknown CPU"
+
+
+def cpu_flags(root: Path = Path("/")) -> frozenset[str]:
+    """Give the instruction sets that the kernel lists, in its words (``avx2``, ``asimd``); nothing elsewhere."""
+    match = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _cpuinfo(root), re.MULTILINE)
+    return frozenset(match[1].split()) if match else frozenset()
+
+
+def physical_cores(cpus: Collection[int], root: Path = Path("/")) -> int:
+    """Count the cores behind ``cpus``: hardware threads of one core count once, where the system tells them."""
+    siblings = [
+        _read(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+        for cpu in cpus
+    ]
+    return max(1, len(set(siblings)))
 
 
 def clock_mhz(cpus: Collection[int], root: Path = Path("/")) -> float | None:

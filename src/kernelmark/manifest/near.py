@@ -30,7 +30,7 @@ def suggestion(name: str, known: Iterable[str], *, there_are: str) -> str:
         known: What could have been written.
         there_are: What the known names are called.
     """
-    names = list(known)
+    names = [str(each) for each in known]  # a StrEnum's member prints as its text, and its repr does not
     # Case first: 'k' for 'K' scores nothing in difflib, and is the most common slip of all.
     near = [n for n in names if n.lower() == name.lower()] or difflib.get_close_matches(name, names, n=3)
     question = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""

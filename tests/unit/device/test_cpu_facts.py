@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.device.cpu_facts import available_cpus, busy_seconds, clock_mhz, cpu_name, cpu_settings
+from kernelmark.device.cpu_facts import (
+    available_cpus,
+    busy_seconds,
+    clock_mhz,
+    cpu_flags,
+    cpu_name,
+    cpu_settings,
+    physical_cores,
+)
 
 X86 = "processor\t: 0\nmodel name\t: Example(R)  CPU   X1\ncpu MHz\t\t: 2599.998\nflags\t\t: fpu sse {more}\n"
 
@@ -84,3 +92,21 @@ def test_this_process_may_run_somewhere() -> None:
     cpus = available_cpus()
     assert cpus == tuple(sorted(set(cpus)))
     assert len(cpus) >= 1
+
+
+def test_instruction_sets_are_the_kernels_words(tmp_path: Path) -> None:
+    write(tmp_path, "proc/cpuinfo", X86.format(more="avx2 fma"))
+    assert cpu_flags(tmp_path) == {"fpu", "sse", "avx2", "fma"}
+    write(tmp_path, "proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd sve\n")
+    assert cpu_flags(tmp_path) == {"fp", "asimd", "sve"}
+
+
+def test_a_machine_that_lists_no_instruction_sets_has_none(tmp_path: Path) -> None:
+    assert cpu_flags(tmp_path) == frozenset()
+
+
+def test_cores_are_counted_once_and_unknown_ones_each(tmp_path: Path) -> None:
+    for cpu, siblings in ((0, "0,2"), (1, "1"), (2, "0,2")):
+        write(tmp_path, f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", f"{siblings}\n")
+    assert physical_cores((0, 1, 2), tmp_path) == 2
+    assert physical_cores((0, 5, 6), tmp_path) == 3
