@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kernelmark.device.cuda import CudaDevice
     from kernelmark.device.fake import FakeDevice
     from kernelmark.device.memory import is_out_of_memory
-    from kernelmark.device.probe import flush_verdict, measure_probe
+    from kernelmark.device.probe import flush_verdict, measure_probe, probe_verdict
     from kernelmark.device.select import open_device
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "is_out_of_memory",
     "measure_probe",
     "open_device",
+    "probe_verdict",
 ]
 
 _HOME = {
@@ -42,6 +43,7 @@ _HOME = {
     "is_out_of_memory": "memory",
     "measure_probe": "probe",
     "open_device": "select",
+    "probe_verdict": "probe",
 }
 """Public name → the module of this package that holds it."""
 

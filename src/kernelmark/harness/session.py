@@ -14,18 +14,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kernelmark.device import Device, flush_verdict, measure_probe, open_device
+from kernelmark.device import Device, measure_probe, open_device, probe_verdict
 from kernelmark.errors import ProfileError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
 from kernelmark.records import (
     FORMAT_VERSION,
     Cache,
     DeviceRecord,
+    ProbeReading,
     Protocol,
     Row,
     RunEnd,
     RunHeader,
     RunWriter,
+    refuse_other_caches,
 )
 from kernelmark.roofline import Profile, cpu_profile, find_profile
 from kernelmark.timing import Budget, TimingOptions
@@ -112,11 +114,13 @@ class Session:
         """Keep one row; where the run has a folder, it is on disk when this returns.
 
         Raises:
-            RecordError: it could not be written; the rows before it are intact.
+            RecordError: it could not be written, or its caches were not as this run declares; the rows before it
+                are intact.
         """
         if self._closed:
             raise UsageError("this session has ended; start another one for more rows")
-        self.start()
+        header = self.start()
+        refuse_other_caches(header, row)
         if self._writer is not None:
             self._writer.row(row)
         self.rows.append(row)
@@ -145,9 +149,7 @@ class Session:
     def _describe(self) -> RunHeader:
         options, budget = self.options, self.options.budget
         device, record = self.device, self.device.describe()
-        cold = options.cache is Cache.COLD and not options.verify_only
-        probe = measure_probe(device) if cold else None
-        doubts = (flush_verdict(probe),) if probe else ()
+        probe, doubt = (None, "") if options.verify_only else _probe(device, options.cache)
         return RunHeader(
             format_version=FORMAT_VERSION,
             run=run_name(),
@@ -167,8 +169,19 @@ class Session:
                 verify_only=options.verify_only,
             ),
             probe=probe,
-            notes=tuple(note for note in (*doubts, *self._find_profile(record)) if note),
+            notes=tuple(note for note in (doubt, *self._find_profile(record)) if note),
         )
+
+
+def _probe(device: Device, cache: Cache) -> tuple[ProbeReading | None, str]:
+    """Give the reading that shows the caches to be as ``cache`` says, and what is in doubt about it."""
+    try:
+        reading = measure_probe(device, cache=cache)
+    except UnavailableError as error:
+        if cache is Cache.COLD:
+            raise  # nothing could be made cold
+        return None, f"nothing shows that warm is warm: {error}"
+    return reading, probe_verdict(reading, cache)
 
 
 @lru_cache(maxsize=4)

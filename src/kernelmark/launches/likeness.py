@@ -19,6 +19,7 @@ LIKENESS: tuple[str, ...] = (
     "benchmark_protocol.statistic",
     "benchmark_protocol.budgets_ms",
     "benchmark_protocol.cooldown_s",
+    "benchmark_protocol.cache",
     "benchmark_protocol.flush_bytes",
     "benchmark_protocol.gpu_sleep_cycles",
     "benchmark_protocol.world_size",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
-from kernelmark.device import Device, open_device
+from kernelmark.device import Device, measure_probe, open_device
 from kernelmark.errors import TimingError
 from kernelmark.launches.building import Built, build_references, report_baseline_error, share_errors
 from kernelmark.launches.context import DistributedBenchContext
@@ -62,6 +62,7 @@ def measure_plan(plan: LaunchPlan, device: Device, *, timer: Timer | None = None
 def _measure_here(plan: LaunchPlan, device: Device, choice: Choice, timer: Timer) -> dict[str, Any]:
     built = _reported(build_references(plan.references))
     device.synchronize()
+    probe = measure_probe(device)
     counts = plan.options.counts(choice.timer)
     options = RoundsOptions(counts, rounds=plan.options.rounds, cooldown_s=plan.options.cooldown_s)
     timed = time_in_rounds(_calls(plan, built), device, timer=timer, options=options)
@@ -77,7 +78,7 @@ def _measure_here(plan: LaunchPlan, device: Device, choice: Choice, timer: Timer
         plan,
         choice,
         device.describe(),
-        flush_bytes=device.flusher().size_bytes,
+        probe,
         statistic="mean of the samples of a round",
         instrument=timer.name,
     )
@@ -92,6 +93,7 @@ def _measure_together(
     built = _reported(share_errors(build_references(plan.references), ranks))
     device.synchronize()
     flush = _large_flusher(device)
+    probe = measure_probe(device, flush=flush)
     sleep = _gpu_sleep(device)
     readings = _Exchange(ranks, tells_gap=timer.tells_gap)
     timed = time_in_rounds(
@@ -119,7 +121,7 @@ def _measure_together(
         plan,
         choice,
         device.describe(),
-        flush_bytes=flush.size_bytes,
+        probe,
         statistic="median of the samples of a round, each that of its slowest rank",
         instrument=timer.name,
         gpu_sleep_cycles=GPU_SLEEP_CYCLES if sleep else 0,

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from kernelmark.device import probe_verdict
 from kernelmark.errors import TimingError
 from kernelmark.harness.provenance import environment, now
 from kernelmark.launches.options import LaunchPlan
 from kernelmark.launches.timers import Choice
-from kernelmark.records import DeviceRecord, Telemetry
+from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry
 from kernelmark.timing import TIMERS, BudgetedCounts, InRounds
 from kernelmark.units import NS_PER_US
 
 __all__ = ["PROTOCOL_VERSION", "Measured", "RankReadings", "Setting", "make_result"]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""1: the first. 2: with the caches' state and the probe that shows it."""
 
 Ns = int | float
 
@@ -74,7 +76,8 @@ class Setting:
     plan: LaunchPlan
     choice: Choice
     device: DeviceRecord
-    flush_bytes: int
+    probe: ProbeReading
+    """A read after what evicts the caches before each launch, and again at once."""
     statistic: str
     instrument: str
     gpu_sleep_cycles: int = 0
@@ -123,7 +126,9 @@ def _protocol(setting: Setting, measured: Mapping[str, Measured]) -> dict[str, A
         "ours": list(plan.funcs),
         "references": list(plan.references),
         "prepared": sorted(plan.prepare),
-        "flush_bytes": setting.flush_bytes,
+        "cache": Cache.COLD.value,
+        "flush_bytes": setting.probe.flush_bytes,
+        "probe": _probe(setting.probe),
         "counts": {name: _counts(each) for name, each in measured.items()},
         "device": setting.device.model_dump(mode="json"),
         "environment": environment().model_dump(mode="json"),
@@ -137,6 +142,17 @@ def _protocol(setting: Setting, measured: Mapping[str, Measured]) -> dict[str, A
         "gpu_sleep": "before each launch"
         if setting.gpu_sleep_cycles
         else "skipped: this device has no queue in which a launch could wait behind it",
+    }
+
+
+def _probe(probe: ProbeReading) -> dict[str, Any]:
+    return {
+        "size_bytes": probe.size_bytes,
+        "cold_us": probe.cold_ns / NS_PER_US,
+        "warm_us": probe.warm_ns / NS_PER_US,
+        "flush_us": probe.flush_ns / NS_PER_US,
+        "cold_over_warm": probe.ratio if math.isfinite(probe.ratio) else None,
+        "doubt": probe_verdict(probe, Cache.COLD),
     }
 
 

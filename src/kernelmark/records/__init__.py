@@ -1,7 +1,22 @@
 """The records a run leaves: their types, and how they are read and written."""
 
-from kernelmark.records.codec import FORMAT_VERSION, RECORDS_FILE, RunWriter, StoredRun, read_run
+from kernelmark.records.codec import (
+    FORMAT_VERSION,
+    RECORDS_FILE,
+    RunWriter,
+    StoredRun,
+    read_run,
+    refuse_other_caches,
+)
 from kernelmark.records.model import *  # noqa: F403 - the record types are this package's names
 from kernelmark.records.model import __all__ as _model
 
-__all__ = ["FORMAT_VERSION", "RECORDS_FILE", "RunWriter", "StoredRun", "read_run", *_model]
+__all__ = [
+    "FORMAT_VERSION",
+    "RECORDS_FILE",
+    "RunWriter",
+    "StoredRun",
+    "read_run",
+    "refuse_other_caches",
+    *_model,
+]

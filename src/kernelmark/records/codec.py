@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from kernelmark.errors import RecordError
 from kernelmark.records.model import Record, Row, RunEnd, RunHeader
 
-__all__ = ["FORMAT_VERSION", "RECORDS_FILE", "RunWriter", "StoredRun", "read_run"]
+__all__ = ["FORMAT_VERSION", "RECORDS_FILE", "RunWriter", "StoredRun", "read_run", "refuse_other_caches"]
 
 FORMAT_VERSION = 1
 RECORDS_FILE = "records.jsonl"
@@ -49,6 +49,7 @@ class RunWriter:
     """
 
     path: Path
+    header: RunHeader
     _file: IO[bytes] = field(repr=False)
     rows: int = 0
 
@@ -74,7 +75,7 @@ class RunWriter:
             raise RecordError(
                 f"cannot write {path}: {error.strerror}; choose another output folder"
             ) from error
-        writer = cls(path, stream)
+        writer = cls(path, header, stream)
         try:
             writer._append(header)
             _sync_folder(path.parent)
@@ -89,8 +90,10 @@ class RunWriter:
         """Append one row; it is on disk when this returns.
 
         Raises:
-            RecordError: it could not be written, or the run has ended; the rows before it are intact.
+            RecordError: it could not be written, the run has ended, or it was read with caches in another state
+                than this run's; the rows before it are intact.
         """
+        refuse_other_caches(self.header, row)
         self._append(row)
         self.rows += 1
 
@@ -134,6 +137,20 @@ class RunWriter:
         except OSError:
             # The reader copes with a last line that is cut short, not with one in the middle.
             self._file.close()
+
+
+def refuse_other_caches(header: RunHeader, row: Row) -> None:
+    """Check that ``row`` was read with the caches that its run declares: a run is cold or warm, never both.
+
+    Raises:
+        RecordError: it was not.
+    """
+    declared = header.protocol.cache
+    if row.timing is not None and row.timing.cache is not declared:
+        raise RecordError(
+            f"{row.case} / {row.implementation} was read with {row.timing.cache.value} caches, and the run"
+            f" {header.run} is a {declared.value} one; record it in a run of its own"
+        )
 
 
 def read_run(path: Path | str) -> StoredRun:

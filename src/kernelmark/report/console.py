@@ -20,7 +20,7 @@ from kernelmark.records import Check, Role, Row, StoredRun
 from kernelmark.report.columns import CHECK_MARKS, NOTES, Column, filled_columns
 from kernelmark.report.facts import run_facts
 from kernelmark.report.groups import CaseRows, OpRows, by_op
-from kernelmark.report.notes import row_notes
+from kernelmark.report.notes import mixed_caches, row_notes
 from kernelmark.report.params import param_texts
 from kernelmark.report.plain import one_line, visible
 from kernelmark.report.remarks import check_counts, remarks
@@ -47,6 +47,13 @@ _VERDICT_STYLES = {"faster": "green", "slower": "red"}
 
 def console_table(rows: Iterable[Row], width: int | None = None) -> RenderableType:
     """Lay ``rows`` out for a terminal of ``width`` columns; without a width nothing is dropped."""
+    rows = tuple(rows)
+    tables = _tables(rows, width)
+    mixed = mixed_caches(rows)
+    return Group(tables, Text(), _look_here("caches", mixed)) if mixed else tables
+
+
+def _tables(rows: Iterable[Row], width: int | None) -> RenderableType:
     ops = by_op(rows)
     if not ops:
         return Text("no rows")
@@ -61,7 +68,7 @@ def console_report(run: StoredRun, width: int | None = None) -> RenderableType:
     facts = Table.grid(padding=(0, _GAP))
     for label, text in run_facts(run):
         facts.add_row(Text(label, style="dim"), Text(one_line(text)))
-    return Group(facts, Text(), console_table(run.rows, width), Text(), *_closing(run))
+    return Group(facts, Text(), _tables(run.rows, width), Text(), *_closing(run))
 
 
 def console_text(rows: Iterable[Row], width: int | None = None) -> str:
@@ -191,4 +198,8 @@ def _closing(run: StoredRun) -> Iterator[Text]:
     if any(row.ratio for row in run.rows):
         yield Text("ratio: baseline time over our time, so above 1 ours is faster")
     for remark in remarks(run):
-        yield Text.assemble(("look here", "bold yellow"), f" {remark.subject}: {remark.text}")
+        yield _look_here(remark.subject, remark.text)
+
+
+def _look_here(subject: str, text: str) -> Text:
+    return Text.assemble(("look here", "bold yellow"), f" {subject}: {text}")

@@ -47,8 +47,7 @@ def _facts(run: StoredRun) -> Iterator[tuple[str, str]]:
     if not header.protocol.verify_only:
         yield "Timer", header.protocol.timer
         yield "Caches", _CACHES[header.protocol.cache]
-    if header.probe is not None:
-        yield "Cache probe", _probe(header.probe)
+        yield "Cache probe", _probe(header.probe, header.protocol.cache)
     yield "Run", header.run
     yield "Time", f"{header.started} to {run.end.ended}" if run.end else header.started
     yield "Command", shlex.join(header.command)
@@ -79,12 +78,17 @@ def _protocol(protocol: Protocol) -> str:
     )
 
 
-def _probe(probe: ProbeReading) -> str:
-    return (
-        f"reading {format_bytes(probe.size_bytes)} took {format_time(probe.warm_ns)} warm and"
-        f" {format_time(probe.cold_ns)} after the flush of {format_bytes(probe.flush_bytes)}:"
-        f" {probe.ratio:.2f} times as long"
-    )
+def _probe(probe: ProbeReading | None, cache: Cache) -> str:
+    if probe is None:
+        return f"none: nothing in this run shows that {cache.value} is {cache.value}"
+    size, flush = format_bytes(probe.size_bytes), format_bytes(probe.flush_bytes)
+    cold, warm = format_time(probe.cold_ns), format_time(probe.warm_ns)
+    if cache is Cache.WARM:
+        return (
+            f"reading {size} took {cold} after a flush of {flush}, and {warm} when it was read again:"
+            f" {probe.ratio:.2f} times as fast"
+        )
+    return f"reading {size} took {warm} warm and {cold} after the flush of {flush}: {probe.ratio:.2f} times as long"
 
 
 def _counted(number: int | None, thing: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from kernelmark.records import Check, OutputCheck, Row, Timing
 from kernelmark.report.plain import one_line
 from kernelmark.units import format_time, significant
 
-__all__ = ["DRIFT_LIMIT", "error_text", "row_notes"]
+__all__ = ["DRIFT_LIMIT", "error_text", "mixed_caches", "row_notes"]
 
 DRIFT_LIMIT = 0.05
 """A change between the halves of the passes beyond which the median describes neither half."""
@@ -24,6 +25,15 @@ def row_notes(row: Row) -> tuple[str, ...]:
     if row.roofline is not None:
         notes += [row.roofline.anomaly or "", row.roofline.note or ""]
     return tuple(dict.fromkeys(filter(None, map(one_line, notes))))
+
+
+def mixed_caches(rows: Iterable[Row]) -> str:
+    """Say that cold and warm times stand beside each other in ``rows``; nothing where they do not."""
+    states = Counter(row.timing.cache.value for row in rows if row.timing)
+    if len(states) < 2:
+        return ""
+    told = " and ".join(f"{count} with {cache} caches" for cache, count in sorted(states.items()))
+    return f"of these times {told} were read: do not compare a cold one with a warm one"
 
 
 def error_text(output: OutputCheck) -> str:

@@ -9,16 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from kernelmark.records import Cache, Check, Row, StoredRun, Telemetry
-from kernelmark.report.notes import DRIFT_LIMIT
+from kernelmark.device import probe_verdict
+from kernelmark.records import Check, Row, StoredRun, Telemetry
+from kernelmark.report.notes import DRIFT_LIMIT, mixed_caches
 from kernelmark.report.plain import one_line, shortened, visible
 
 __all__ = ["Remark", "check_counts", "remarks"]
 
 CLOCK_LIMIT = 0.01
 """Spread of the device clock that is normal: one step of an H200's clock, 15 MHz of 1980, is 0.8 %."""
-EVICTION_LIMIT = 1.1
-"""A flush that evicts makes a 4 MiB read on an H200 take 1.56 times as long; below this it evicts nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +64,19 @@ def _instruments(run: StoredRun) -> Iterator[str]:
     if len(used) > 1:
         told = ", ".join(f"{visible(timer)} ({count} rows)" for timer, count in used.items())
         yield f"rows were read by different instruments: {told}; compare times only within one"
-    states = {row.timing.cache for row in run.rows if row.timing}
-    if len(states) > 1:
-        yield "some rows were read with cold caches and some with warm ones"
 
 
-def _flush(run: StoredRun) -> Iterator[str]:
-    probe = run.header.probe
-    if probe is not None and run.header.protocol.cache is Cache.COLD and probe.ratio < EVICTION_LIMIT:
-        yield (
-            f"a read took {probe.ratio:.2f} times as long after the flush as before it;"
-            " the flush evicts nothing, so cold is not cold"
-        )
+def _caches(run: StoredRun) -> Iterator[str]:
+    probe, asked = run.header.probe, run.header.protocol.cache
+    found = {row.timing.cache for row in run.rows if row.timing}
+    if probe is not None and (doubt := probe_verdict(probe, asked)):
+        yield doubt
+    if probe is None and found:
+        yield f"the run holds no probe, so nothing shows that {asked.value} is {asked.value}"
+    if mixed := mixed_caches(run.rows):
+        yield mixed
+    elif found - {asked}:
+        yield f"the run was to be {asked.value}, and its rows are {found.pop().value}"
 
 
 def _controls(run: StoredRun) -> Iterator[str]:
@@ -142,7 +142,8 @@ def _roofline(run: StoredRun) -> Iterator[str]:
 
 
 def _header_notes(run: StoredRun) -> Iterator[str]:
-    yield from run.header.notes
+    told = set(_caches(run))
+    yield from (note for note in run.header.notes if note not in told)
 
 
 _CHECKS: dict[str, Callable[[StoredRun], Iterator[str]]] = {
@@ -150,7 +151,7 @@ _CHECKS: dict[str, Callable[[StoredRun], Iterator[str]]] = {
     "wrong answers pass": _controls,
     "impossible speed": _roofline,
     "instrument": _instruments,
-    "caches": _flush,
+    "caches": _caches,
     "drift": _drift,
     "clock": _clock,
     "throttling": _throttling,

@@ -47,6 +47,20 @@ def test_launches_are_timed_and_the_result_says_that_the_hosts_clock_was_read() 
 
 
 @needs_no_accelerator
+@pytest.mark.spec("X4")
+def test_the_result_shows_that_cold_was_cold_on_this_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelmark.device import eviction
+
+    monkeypatch.setattr("kernelmark.device.cpu.cpu_eviction_bytes", eviction.cpu_eviction_bytes)
+    protocol = kernelmark.bench({"a": lambda: sum(range(99))}, repeat=1, warmup=0, cooldown_s=0)[
+        "benchmark_protocol"
+    ]
+    assert protocol["cache"] == "cold"
+    assert protocol["probe"]["cold_over_warm"] > 1.3
+    assert protocol["probe"]["doubt"] == ""
+
+
+@needs_no_accelerator
 @pytest.mark.spec("X7", "X8")
 def test_a_launch_of_ours_that_raises_ends_the_bench_and_the_next_one_works() -> None:
     def fails() -> None:

@@ -137,6 +137,9 @@ def test_the_result_is_json_and_says_how_it_was_measured(here: Rank) -> None:
     assert protocol["budgets_ignored"] == {"cudagraph_rep": 5}
     assert (protocol["rounds"], protocol["cooldown_s"], protocol["flush_bytes"]) == (2, 0, 1 << 20)
     assert protocol["device"]["name"] == "a fake device"
+    assert protocol["cache"] == "cold"
+    assert protocol["probe"]["cold_over_warm"] < 1.3  # the fake flush evicts nothing, and the result says so
+    assert "the flush evicts nothing" in protocol["probe"]["doubt"]
     assert {"python", "kernelmark", "libraries", "hostname_hash"} <= set(protocol["environment"])
     assert [each["before"]["clock_mhz"] for each in result["clocks"]["a"]] == [1000, 1000]
 
@@ -170,7 +173,9 @@ def test_each_launch_of_each_rank_is_flush_then_barrier_then_prepare(on_ranks) -
     results = on_ranks(2, body, log=[rank.device.log for rank in ranks])
     for rank, result in zip(ranks, results, strict=True):
         seen = [event for event in rank.device.log if event in ("flush", "barrier", "prepare", "launch")]
-        assert seen == ["flush", "barrier", "prepare", "launch"] * 35
+        of_the_probe = seen.index("barrier") - 1
+        assert seen[:of_the_probe] == ["flush"] * 10
+        assert seen[of_the_probe:] == ["flush", "barrier", "prepare", "launch"] * 35
         assert result["benchmark_protocol"]["counts"]["a"]["warmup"] == [5]
         assert result["benchmark_protocol"]["counts"]["a"]["samples"] == [30]
         assert result["benchmark_protocol"]["gpu_sleep"].startswith("skipped: ")

@@ -214,10 +214,16 @@ def line(record: RunHeader | Row | RunEnd) -> bytes:
 # --- what is written comes back -------------------------------------------------------------------
 
 
+def _with_caches(one: Row, cache: Cache) -> Row:
+    timing = one.timing and one.timing.model_copy(update={"cache": cache})
+    return one.model_copy(update={"timing": timing})
+
+
 @given(stored=st.lists(rows(), max_size=3))
 def test_any_rows_come_back_equal(tmp_path_factory: pytest.TempPathFactory, stored: list[Row]):
     folder = tmp_path_factory.mktemp("run")
     start = header(probe=ProbeReading(size_bytes=1, warm_ns=2, cold_ns=3.5, flush_bytes=4, flush_ns=5))
+    stored = [_with_caches(each, start.protocol.cache) for each in stored]
     writer = RunWriter.create(folder, start)
     for each in stored:
         writer.row(each)
@@ -428,11 +434,30 @@ def test_a_run_whose_header_does_not_fit_leaves_no_file_in_the_way(tmp_path: Pat
 
 def test_a_file_that_cannot_be_cut_back_takes_no_more_rows():
     full = open("/dev/full", "ab", buffering=0)  # noqa: SIM115 - the writer closes it
-    writer = RunWriter(Path("/dev/full"), full)
+    writer = RunWriter(Path("/dev/full"), header(), full)
     with pytest.raises(RecordError, match="No space left on device"):
         writer.row(row())
     with pytest.raises(RecordError, match="is closed after 0 rows"):
         writer.row(row())
+
+
+@pytest.mark.parametrize("declared", list(Cache))
+def test_a_run_takes_no_row_that_was_read_with_the_other_caches(tmp_path: Path, declared: Cache):
+    one = Statistics(samples=1, median_ns=1, mean_ns=1, min_ns=1, max_ns=1)
+    kept, other = (
+        row(timing=Timing(timer="fake", cache=cache, device_busy=one, latency=one))
+        for cache in sorted(Cache, key=lambda cache: cache is not declared)
+    )
+    start = header()
+    start = start.model_copy(update={"protocol": start.protocol.model_copy(update={"cache": declared})})
+    with closing(RunWriter.create(tmp_path, start)) as writer:
+        writer.row(kept)
+        with pytest.raises(
+            RecordError, match=f"the run a-run is a {declared} one; record it in a run of its own"
+        ):
+            writer.row(other)
+        writer.row(row("untimed"))
+    assert read_run(tmp_path).rows == (kept, row("untimed"))
 
 
 def test_a_row_interrupted_on_its_way_to_the_disk_is_taken_back(

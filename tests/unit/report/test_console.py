@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from kernelmark.records import Check, Ratio, Role, Row, StoredRun
+from kernelmark.records import Cache, Check, Ratio, Role, Row, StoredRun
 from kernelmark.report.console import console_report, console_table, console_text, plain_text
 
 
@@ -42,6 +42,16 @@ def test_rows_stand_under_their_op_and_case_with_one_heading_line_per_op(stored:
     assert places == sorted(places)
     assert text.count("ratio [low, high]") == 1
     assert text.count("implementation") == 2
+
+
+def test_cold_and_warm_rows_in_one_table_are_told_once(
+    make_row: Callable[..., Row], make_timing: Callable, make_run: Callable
+):
+    rows = [make_row(timing=make_timing(cache=cache)) for cache in Cache]
+    told = "look here caches: of these times 1 with cold caches and 1 with warm caches were read"
+    assert console_text(rows).splitlines()[-1].startswith(told)
+    assert plain_text(console_report(make_run(*rows))).count(told) == 1
+    assert "look here" not in console_text(rows[:1])
 
 
 @pytest.mark.spec("T36")

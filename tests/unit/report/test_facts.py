@@ -57,8 +57,22 @@ def test_warm_caches_and_a_single_block_are_said(make_run: Callable[..., StoredR
     protocol = stored.header.protocol.model_copy(update={"cache": Cache.WARM, "blocks": 1})
     facts = dict(run_facts(make_run(protocol=protocol)))
     assert facts["Caches"].startswith("warm: ")
+    assert facts["Cache probe"] == (
+        "reading 4.00 MiB took 3.040 µs after a flush of 120 MiB, and 1.950 µs when it was read again:"
+        " 1.56 times as fast"
+    )
     assert "in one block of" in facts["Protocol"]
     assert "flush" not in facts["Protocol"]
+
+
+def test_a_timed_run_without_a_probe_says_what_that_means(
+    make_run: Callable[..., StoredRun], stored: StoredRun
+):
+    assert dict(run_facts(make_run(probe=None)))["Cache probe"] == (
+        "none: nothing in this run shows that cold is cold"
+    )
+    warm = stored.header.protocol.model_copy(update={"cache": Cache.WARM})
+    assert dict(run_facts(make_run(probe=None, protocol=warm)))["Cache probe"].endswith("that warm is warm")
 
 
 def test_a_run_cut_short_has_a_start_and_no_end(make_run: Callable[..., StoredRun]):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kernelmark.device import probe_verdict
 from kernelmark.records import (
     Cache,
     Check,
@@ -80,19 +81,52 @@ def test_rows_of_different_instruments_are_remarked(
             " compare times only within one",
         )
     ]
-    rows = [make_row(timing=make_timing(cache=cache)) for cache in Cache]
-    assert [subject for subject, _ in told(make_run(*rows))] == ["instrument"]
 
 
+@pytest.mark.spec("T29")
 @pytest.mark.parametrize(
-    ("cold", "cache", "found"), [(1_050, "cold", 1), (1_200, "cold", 0), (1_050, "warm", 0)]
+    ("cold", "cache", "text"),
+    [
+        (1_290, "cold", "the flush evicts nothing"),
+        (1_310, "cold", ""),
+        (1_290, "warm", "nothing shows that warm is warm"),
+        (1_310, "warm", ""),
+    ],
 )
-def test_a_flush_that_evicts_nothing_is_remarked(
-    make_run: Callable[..., StoredRun], stored: StoredRun, cold: int, cache: str, found: int
+def test_a_probe_that_does_not_show_the_caches_as_declared_is_remarked_once(
+    make_run: Callable[..., StoredRun], stored: StoredRun, cold: int, cache: str, text: str
 ):
     probe = ProbeReading(size_bytes=1, warm_ns=1_000, cold_ns=cold, flush_bytes=1, flush_ns=1)
     protocol = stored.header.protocol.model_copy(update={"cache": Cache(cache)})
-    assert [subject for subject, _ in told(make_run(probe=probe, protocol=protocol))] == ["caches"] * found
+    notes = (probe_verdict(probe, Cache(cache)),) if text else ()  # as a run stores it
+    found = told(make_run(probe=probe, protocol=protocol, notes=notes))
+    assert [subject for subject, _ in found] == ["caches"] * bool(text)
+    assert all(text in told for _, told in found)
+
+
+@pytest.mark.parametrize("cache", list(Cache))
+def test_a_timed_run_without_a_probe_is_remarked(
+    make_row: Callable[..., Row],
+    make_timing: Callable,
+    make_run: Callable[..., StoredRun],
+    stored: StoredRun,
+    cache: Cache,
+):
+    protocol = stored.header.protocol.model_copy(update={"cache": cache})
+    row = make_row(timing=make_timing(cache=cache))
+    text = f"the run holds no probe, so nothing shows that {cache} is {cache}"
+    assert told(make_run(row, probe=None, protocol=protocol)) == [("caches", text)]
+    assert told(make_run(make_row(), probe=None, protocol=protocol)) == []
+
+
+def test_cold_and_warm_times_in_one_file_are_remarked_and_so_is_a_run_that_declares_the_other(
+    make_row: Callable[..., Row], make_timing: Callable, make_run: Callable
+):
+    cold, warm = (make_row(timing=make_timing(cache=cache)) for cache in Cache)
+    counts = "2 with cold caches and 1 with warm caches"
+    text = f"of these times {counts} were read: do not compare a cold one with a warm one"
+    assert told(make_run(cold, warm, cold)) == [("caches", text)]
+    assert told(make_run(warm)) == [("caches", "the run was to be cold, and its rows are warm")]
 
 
 def test_a_check_that_passes_a_wrong_answer_is_remarked_once_per_case(

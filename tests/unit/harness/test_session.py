@@ -1,0 +1,98 @@
+"""What a session says of its run: the probe for its caches, and the rows that it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelmark.device import FakeDevice
+from kernelmark.errors import RecordError, UnavailableError
+from kernelmark.harness import Session, SessionOptions, compare
+from kernelmark.harness import session as subject
+from kernelmark.records import Cache, Row, read_run
+from kernelmark.report import Format, render
+from kernelmark.report.remarks import remarks
+from kernelmark.timing import Budget
+
+QUICK = Budget(warmup_ms=0, sample_ms=0.01, min_count=4, max_count=4, blocks=1, prepare_ms=1)
+
+
+def recorded(folder: Path, cache: Cache) -> tuple[Row, ...]:
+    x = torch.randn(64, 64)
+    options = SessionOptions(cache=cache, budget=QUICK, out=folder, ceilings=False)
+    return compare(
+        {"a": torch.neg, "b": torch.Tensor.neg}, inputs=(x,), reference=torch.neg, options=options
+    ).rows
+
+
+@pytest.mark.spec("T29")
+@pytest.mark.parametrize("cache", list(Cache))
+def test_every_run_on_this_cpu_holds_and_shows_the_probe_for_the_caches_it_declares(
+    tmp_path: Path, cache: Cache
+) -> None:
+    rows = recorded(tmp_path / "run", cache)
+    run = read_run(tmp_path / "run")
+    probe = run.header.probe
+    assert probe is not None
+    assert probe.ratio > 1.3, probe
+    assert {row.timing.cache for row in rows if row.timing} == {run.header.protocol.cache} == {cache}
+    shown = {Cache.COLD: "times as long", Cache.WARM: "when it was read again"}[cache]
+    for each in (Format.CONSOLE, Format.MARKDOWN):
+        (line,) = [line for line in render(run, each).splitlines() if "Cache probe" in line]
+        assert shown in line
+    assert "caches" not in [remark.subject for remark in remarks(run)]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
+    device = FakeDevice()
+    monkeypatch.setattr(subject, "open_device", lambda name: device)
+    subject._opened.cache_clear()
+    yield device
+    subject._opened.cache_clear()
+
+
+@pytest.mark.spec("T29")
+@pytest.mark.parametrize(
+    ("cache", "text"),
+    [(Cache.COLD, "the flush evicts nothing"), (Cache.WARM, "nothing shows that warm is warm")],
+)
+def test_a_device_whose_flush_does_nothing_is_in_doubt_in_either_state(
+    fake: FakeDevice, cache: Cache, text: str
+) -> None:
+    header = Session(SessionOptions(cache=cache, ceilings=False)).start()
+    assert header.probe is not None
+    assert [note for note in header.notes if text in note]
+
+
+def test_a_run_that_only_checks_has_no_probe(fake: FakeDevice) -> None:
+    assert Session(SessionOptions(verify_only=True)).start().probe is None
+    assert "flush" not in fake.log
+
+
+def test_without_memory_for_a_flush_a_warm_run_says_so_and_a_cold_one_is_refused(
+    fake: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(self: FakeDevice) -> None:
+        raise UnavailableError("480 MiB to flush with, and 200 MiB free")
+
+    monkeypatch.setattr(FakeDevice, "flusher", no_room)
+    warm = Session(SessionOptions(cache=Cache.WARM, ceilings=False)).start()
+    assert warm.probe is None
+    assert warm.notes == ("nothing shows that warm is warm: 480 MiB to flush with, and 200 MiB free",)
+    with pytest.raises(UnavailableError, match="200 MiB free"):
+        Session(SessionOptions(cache=Cache.COLD, ceilings=False)).start()
+
+
+def test_rows_of_a_cold_run_cannot_be_recorded_in_a_warm_one(
+    tmp_path: Path, make_session: Callable[..., Session]
+) -> None:
+    cold = recorded(tmp_path / "cold", Cache.COLD)
+    warm = make_session(cache=Cache.WARM)
+    for row in cold:
+        with pytest.raises(RecordError, match="was read with cold caches, and the run"):
+            warm.record(row)
+    assert warm.rows == []
