@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.kernelfile.handover import OUTCOME, READY, Outcome
 from kernelmark.kernelfile.languages import Language
 from kernelmark.kernelfile.request import Request
+from kernelmark.process import death_in_words, kill_group, tail_of
 
 __all__ = ["WorkerEnd", "run_worker"]
 
 _START_UP_S = 180.0
 """Importing torch and opening a CUDA device took 3 s to 20 s where it was measured; then comes the probe."""
 _POLL_S = 0.02
-_TERM_GRACE_S = 3.0
-_TAIL_BYTES = 8192
-_TAIL_LINES = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +63,9 @@ def run_worker(request: Request, library: Path | None, scratch: Path) -> WorkerE
         try:
             death, started, wall_s = _wait(process, request.timeout_s, scratch)
         finally:
-            _kill_group(process)
+            kill_group(process)
     outcome = _read_outcome(scratch / OUTCOME)
-    return WorkerEnd(outcome, started, "" if outcome else death, _tail(log), wall_s)
+    return WorkerEnd(outcome, started, "" if outcome else death, tail_of(log), wall_s)
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float, scratch: Path) -> tuple[str, bool, float]:
@@ -81,7 +77,7 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float, scratch: Path) -> tu
         if started_at is None and (scratch / READY).exists():
             started_at = now
         if code is not None:
-            return _death(code), started_at is not None, now - (started_at or begin)
+            return death_in_words(code), started_at is not None, now - (started_at or begin)
         allowed = _START_UP_S if started_at is None else limit_s
         if now - (started_at or begin) > allowed:
             what = "it did not start up" if started_at is None else "it did not end"
@@ -89,52 +85,11 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float, scratch: Path) -> tu
         time.sleep(_POLL_S)
 
 
-def _death(code: int) -> str:
-    if code == 0:
-        return "its process ended, with status 0, before its work was done"
-    if code > 0:
-        return f"its process ended with status {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = {
-        "SIGSEGV": ": it used memory that is not its own",
-        "SIGABRT": ": it aborted itself, as a failed assertion does",
-        "SIGKILL": ": killed from outside, as the system does when memory runs out",
-        "SIGFPE": ": an impossible division of integers, perhaps by zero",
-        "SIGILL": ": an instruction that this processor does not have",
-    }.get(name, "")
-    return f"its process died of {name}{hint}"
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End the whole group: what a solution started may outlive the worker itself."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        except PermissionError:
-            process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_TERM_GRACE_S)
-    process.wait()
-
-
 def _read_outcome(path: Path) -> Outcome | None:
     try:
         return Outcome(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _tail(log: Path) -> str:
-    with open(log, "rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-        text = stream.read().decode(errors="replace")
-    return "\n".join(text.strip().splitlines()[-_TAIL_LINES:])
 
 
 def _environment(request: Request) -> dict[str, str]:
