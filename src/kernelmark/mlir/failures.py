@@ -85,11 +85,11 @@ def op_in(diagnostics: str) -> str | None:
     found = [match for pattern in _OP if (match := pattern.search(diagnostics))]
     if not found:
         return None
-    named = re.search(r'torch\.operator"?\s*\(?.*?"(?:torch\.)?([\w.]+)"', diagnostics)
     name = found[0][1]
-    # An operation that torch-mlir has no class for is a generic one that carries its name as an attribute.
-    if name == "torch.operator" and named:
-        name = named[1]
+    if name == "torch.operator":
+        # What torch-mlir has no class for is an operation of this class, with the name as an attribute.
+        named = re.search(r'name = "([\w.]+)"', diagnostics)
+        name = named[1] if named else name
     return name.removeprefix("torch.")
 
 
