@@ -34,6 +34,7 @@ __all__ = [
     "RecordError",
     "RecordsLostError",
     "ScheduleError",
+    "SuiteError",
     "TimingError",
     "UnattributedActivityError",
     "UnavailableError",
@@ -90,6 +91,10 @@ class ManifestError(FileError):
 
 class ScheduleError(FileError):
     """A schedule's descriptor that cannot be used, or no descriptor where one was asked for."""
+
+
+class SuiteError(FileError):
+    """A suite of kernels that cannot be used, or an entry of one."""
 
 
 class ModelFileError(UsageError):
