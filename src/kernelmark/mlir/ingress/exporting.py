@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._guards import tracing
 from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -48,7 +49,7 @@ def export_program(model: torch.nn.Module, inputs: Sequence[Any], *, training: b
     Raises:
         ModelImportError: torch cannot export it, or it draws random numbers.
     """
-    with _exports, _quiet(), _disable_current_modes(), torch.no_grad(), _mode(model, training):
+    with _exports, _quiet(), _alone(), torch.no_grad(), _mode(model, training):
         with _held_as_buffers(model) as held, captured_stderr() as logged:
             try:
                 program = _export(model, inputs, name)
@@ -96,6 +97,13 @@ def _number(value: torch.SymInt | torch.SymFloat) -> int | float:
 
 
 # --- what is set up around the export, and undone ----------------------------------------------------
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Step out of a ``torch.compile`` that is under way: its fake tensors and sizes are not this export's."""
+    with _disable_current_modes(), tracing(None):
+        yield
 
 
 @contextlib.contextmanager

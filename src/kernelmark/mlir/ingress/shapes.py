@@ -3,7 +3,7 @@
 Parses text into frozen specifications and draws their values; it knows no model. Parsing needs no torch.
 
 One input is ``SIZExSIZE...[xELEMENT[xVALUES]]``, and inputs are separated by commas. ``VALUES`` says what is in
-it: ``rnd`` (the default), ``id``, ``0`` or ``1``. Because ``0`` and ``1`` are sizes as well, they may stand only
+it: ``rnd`` (the default), ``id``, ``0``, ``1``, or another of :class:`Values`. Because ``0`` and ``1`` are sizes as well, they may stand only
 after an element type. Without sizes it is a tensor of no dimension: ``f32xrnd``. An input that is no tensor is a
 Python literal after an equals sign: ``=3.14``, ``=True``, ``=None``.
 """
@@ -50,6 +50,16 @@ class Values(StrEnum):
     """Ones where the last two indices are equal, zeros elsewhere."""
     ZEROS = "0"
     ONES = "1"
+    SYMMETRIC = "sym"
+    """``rnd``, made equal to its own transpose."""
+    UPPER = "triu"
+    """``rnd`` on and above the diagonal, zeros below."""
+    LOWER = "tril"
+    """``rnd`` on and below the diagonal, zeros above."""
+    PROBABILITIES = "prob"
+    """Positive, adding up to one along the last dimension."""
+    SIGNS = "sign"
+    """-1 or 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +75,7 @@ class InputSpec:
     def __post_init__(self) -> None:
         if len(self.shape) > LARGEST_RANK:
             raise UsageError(f"{self}: {len(self.shape)} sizes; at most {LARGEST_RANK} can be compiled")
-        if self.values is Values.IDENTITY and len(self.shape) < 2:
-            raise UsageError(f"{self}: id needs two sizes or more, and there is {len(self.shape)}")
+        self._require_rank()
         if self.element is None and (self.values not in _NAMED or not self.shape):
             raise UsageError(f"{self}: {_NEEDS_ELEMENT}")
         if self.bound is None:
@@ -75,6 +84,16 @@ class InputSpec:
             raise UsageError(f"{self}: a bound belongs to an integer type, as in 32xi64xrnd10")
         if not 1 <= self.bound <= self.element.range[1] + 1:
             raise UsageError(f"{self}: the bound must be from 1 to {self.element.range[1] + 1}")
+
+    def _require_rank(self) -> None:
+        needed = 2 if self.values in _OF_MATRICES else 1 if self.values is Values.PROBABILITIES else 0
+        if len(self.shape) < needed:
+            words = "two sizes or more" if needed == 2 else "a size"
+            raise UsageError(f"{self}: {self.values} needs {words}, and there is {len(self.shape)}")
+        if self.values is Values.SYMMETRIC and self.shape[-1] != self.shape[-2]:
+            raise UsageError(f"{self}: sym needs its last two sizes to be equal")
+        if self.values is Values.PROBABILITIES and self.element is not None and not self.element.is_float:
+            raise UsageError(f"{self}: prob needs a floating-point type")
 
     def __str__(self) -> str:
         values = f"{self.values}{'' if self.bound is None else self.bound}"
@@ -95,11 +114,28 @@ class InputSpec:
             case Values.IDENTITY:
                 eye = torch.eye(*self.shape[-2:], dtype=dtype)
                 return eye.expand(self.shape).contiguous()
+            case Values.PROBABILITIES:
+                return self._random(element, None, generator).softmax(dim=-1)
+            case Values.SIGNS:
+                return torch.randint(0, 2, self.shape, generator=generator).mul_(2).sub_(1).to(dtype)
+        drawn = self._random(element, self.bound, generator)
+        match self.values:
+            case Values.SYMMETRIC:
+                return torch.maximum(drawn, drawn.mT)  # exact in every type, as a mean is not
+            case Values.UPPER:
+                return drawn.triu_()
+            case Values.LOWER:
+                return drawn.tril_()
+        return drawn
+
+    def _random(self, element: Element, bound: int | None, generator: torch.Generator) -> torch.Tensor:
+        import torch
+
+        dtype = element.torch
         if element.is_float:
             # In the type itself: a copy in f32 beside it would double the memory of the largest inputs.
             return torch.empty(self.shape, dtype=dtype).uniform_(-1, 1, generator=generator)
-        bound = self.bound or DEFAULT_INTEGERS
-        return torch.randint(0, bound, self.shape, dtype=dtype, generator=generator)
+        return torch.randint(0, bound or DEFAULT_INTEGERS, self.shape, dtype=dtype, generator=generator)
 
     def type(self, element: Element = Element.F32) -> TensorType:
         """Give the tensor type; ``element`` is for a specification that names none."""
@@ -116,7 +152,8 @@ class Literal:
         return f"={self.value!r}"
 
 
-_NAMED = (Values.RANDOM, Values.IDENTITY)
+_OF_MATRICES = (Values.IDENTITY, Values.SYMMETRIC, Values.UPPER, Values.LOWER)
+_NAMED = tuple(values for values in Values if values not in (Values.ZEROS, Values.ONES))
 """Values whose word cannot be taken for a size."""
 _NEEDS_ELEMENT = "name the element type (4xf32x0): without it, 0 and 1 are sizes, and no size is nothing"
 _SIZE = re.compile(r"[0-9]{1,15}")
