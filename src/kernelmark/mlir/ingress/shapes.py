@@ -3,9 +3,9 @@
 Parses text into frozen specifications and draws their values; it knows no model. Parsing needs no torch.
 
 One input is ``SIZExSIZE...[xELEMENT[xVALUES]]``, and inputs are separated by commas. ``VALUES`` says what is in
-it: ``rnd`` (the default), ``id``, ``0``, ``1``, or another of :class:`Values`. Because ``0`` and ``1`` are sizes as well, they may stand only
-after an element type. Without sizes it is a tensor of no dimension: ``f32xrnd``. An input that is no tensor is a
-Python literal after an equals sign: ``=3.14``, ``=True``, ``=None``.
+it: ``rnd`` (the default), ``id``, ``0``, ``1``, or another of :class:`Values`. Because ``0`` and ``1`` are sizes
+as well, they may stand only after an element type. Without sizes it is a tensor of no dimension: ``f32xrnd``. An
+input that is no tensor is a Python literal after an equals sign: ``=3.14``, ``=True``, ``=None``.
 """
 
 from __future__ import annotations
