@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -105,3 +106,73 @@ def test_an_error_on_the_device_reaches_the_caller() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode != 0
     assert "device-side assert" in done.stderr
+
+
+# --- behind a sleep ---------------------------------------------------------------------------------
+
+
+def _slow_host(us: float) -> None:
+    end = time.perf_counter_ns() + us * 1000
+    while time.perf_counter_ns() < end:
+        pass
+
+
+def test_what_the_host_takes_to_launch_is_hidden_and_the_note_says_how(device) -> None:
+    target, source = _copy(16)
+
+    def slow() -> None:
+        _slow_host(200)
+        target.copy_(source)
+
+    plain = bench_kernel(target.copy_, (source,), device=device, timer="device_events")
+    hidden = bench_kernel(slow, device=device, timer="device_events")
+    assert hidden.device_busy.median_ns < plain.device_busy.median_ns + 20_000
+    assert hidden.device_busy.p90_ns < plain.device_busy.median_ns + 50_000
+    assert "is hidden behind a sleep of" in hidden.notes[1]
+
+
+def test_many_small_kernels_are_launched_before_the_first_of_them_runs(device) -> None:
+    x = torch.ones(256, device="cuda")
+
+    def twenty() -> None:
+        for _ in range(20):
+            x.add_(1)
+
+    found = bench_kernel(twenty, device=device, timer="device_events")
+    assert found.device_busy.median_ns < 80_000, "20 launches of 4 µs and more each would be the host's time"
+
+
+def test_a_call_that_waits_for_the_device_ends_and_does_not_hold_the_sleep(device) -> None:
+    x = torch.ones(1 << 20, device="cuda")
+    found = bench_kernel(lambda: x.sum().item(), device=device, timer="device_events")
+    assert "waits for the device by itself" in found.notes[1]
+    assert found.device_busy.median_ns < 150_000
+
+
+def test_a_call_on_a_stream_that_does_not_wait_is_refused(device) -> None:
+    from kernelmark.errors import TimingError
+
+    side, (target, source) = torch.cuda.Stream(), _copy(256)
+
+    def early() -> None:
+        with torch.cuda.stream(side):
+            target.copy_(source)
+        torch.cuda.current_stream().wait_stream(side)
+
+    with pytest.raises(TimingError, match=r"wait_stream\(current\)"):
+        bench_kernel(early, device=device, timer="device_events")
+
+
+def test_the_sleep_is_as_long_as_it_was_asked_for(device) -> None:
+    from kernelmark.timing.timers.device_sleep import open_cuda_sleep
+
+    where = torch.device("cuda:0")
+    stream = torch.accelerator.current_stream(where)
+    start, end = (torch.Event(device=where, enable_timing=True) for _ in range(2))
+    sleep = open_cuda_sleep(device, lambda: torch.Event(device=where, enable_timing=True), lambda: stream)
+    assert sleep is not None
+    start.record(stream)
+    sleep(1_000_000)()
+    end.record(stream)
+    device.synchronize()
+    assert start.elapsed_time(end) == pytest.approx(1, rel=0.1)

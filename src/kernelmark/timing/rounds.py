@@ -134,7 +134,8 @@ def time_in_rounds(
                     raise
                 counts[name].append(given)
         verify_references(timer)
-    return {name: _in_rounds(timer, passes[name], counts[name]) for name in calls}
+        notes = {name: (*timer.notes, *timer.notes_on(call)) for name, call in calls.items()}
+    return {name: _in_rounds(timer, passes[name], counts[name], notes[name]) for name in calls}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,9 @@ def _fit(budget_ms: float, estimate_ns: float) -> int:
     return max(1, int(budget_ms * NS_PER_MS / estimate_ns))
 
 
-def _in_rounds(timer: Timer, passes: list[tuple[PassRecord, Samples]], counts: list[RoundCounts]) -> InRounds:
+def _in_rounds(
+    timer: Timer, passes: list[tuple[PassRecord, Samples]], counts: list[RoundCounts], notes: tuple[str, ...]
+) -> InRounds:
     conditions = Conditions(
         timer=timer.name,
         tells_gap=timer.tells_gap,
@@ -185,7 +188,7 @@ def _in_rounds(timer: Timer, passes: list[tuple[PassRecord, Samples]], counts: l
         warmup_count=sum(each.warmup for each in counts),
         calibration_ns=None,
         instrument_empty_ns=None,
-        notes=(*timer.notes, *_notes(counts)),
+        notes=(*notes, *_notes(counts)),
     )
     return InRounds(build_timing(passes, conditions), tuple(counts))
 

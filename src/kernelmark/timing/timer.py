@@ -108,6 +108,10 @@ class Timer(ABC):
     def attribute(self, collected: Any, *, count_copies: bool) -> Samples:
         """Turn what was recorded into samples; pure."""
 
+    def notes_on(self, call: Call) -> tuple[str, ...]:
+        """Say what a reader must know of the readings of this call, beside ``notes``; ask before closing."""
+        return ()
+
     def take_result(self) -> object:
         """Return what the last call of the last pass returned, and forget it."""
         result, self.last_result = self.last_result, None

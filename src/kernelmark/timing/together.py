@@ -88,6 +88,7 @@ def time_together(
             lead_in = _lead_in(options, count)
             passes[slot.name].append(loop.one_pass(rounds[slot.name], slot, count, lead_in=lead_in))
         verify_references(timer)
+        own_notes = {name: timer.notes_on(call) for name, call in calls.items()}
     return {
         name: build_timing(
             passes[name],
@@ -98,7 +99,12 @@ def time_together(
                 warmup_count=counts[name].warmup,
                 calibration_ns=costs[name].estimate_ns,
                 instrument_empty_ns=empty_ns,
-                notes=(*timer.notes, *counts[name].notes, *_lead_in_notes(options, counts[name].per_pass)),
+                notes=(
+                    *timer.notes,
+                    *own_notes[name],
+                    *counts[name].notes,
+                    *_lead_in_notes(options, counts[name].per_pass),
+                ),
             ),
         )
         for name in calls

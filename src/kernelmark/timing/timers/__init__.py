@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 from kernelmark.device import Device
 from kernelmark.errors import UnavailableError, UsageError
@@ -78,8 +78,8 @@ TIMERS: tuple[TimerEntry, ...] = (
 )
 
 
-def open_timer(name: str | None, device: Device) -> Timer:
-    """Return the timer called ``name`` for ``device``; ``None`` is the device's own default.
+def open_timer(name: str | None, device: Device, **settings: Any) -> Timer:
+    """Return the timer called ``name`` for ``device``, made with ``settings``; ``None`` is the device's own default.
 
     There is no other choice than the one asked for: a timer that does not serve the device is an error.
 
@@ -100,4 +100,4 @@ def open_timer(name: str | None, device: Device) -> Timer:
             f"the timer {asked!r} serves {entry.serves}, and {device.torch_name} is of kind {device.kind!r};"
             f" use {usable}"
         )
-    return entry.load()()
+    return entry.load()(**settings)

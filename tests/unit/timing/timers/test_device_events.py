@@ -1,4 +1,4 @@
-"""Device events, on a device that is faked down to its queue."""
+"""Device events, on a device that is faked down to its queue, and on one whose host and queue have a clock each."""
 
 from __future__ import annotations
 
@@ -47,6 +47,9 @@ class QueuedEvent:
     def record(self, stream: object) -> None:
         self.device.log.append("record")
         self.device.pending.append(lambda: setattr(self, "ns", self.device.clock()))
+
+    def query(self) -> bool:
+        return not math.isnan(self.ns)
 
     def elapsed_time(self, end: QueuedEvent) -> float:
         self.device.log.append("elapsed")
@@ -171,3 +174,155 @@ def test_a_synchronisation_that_was_replaced_is_found_out(timer, monkeypatch: py
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     with pytest.raises(TimingError, match=r"torch\.cuda\.synchronize is now"):
         timer.verify_own_references()
+
+
+# --- behind a sleep ---------------------------------------------------------------------------------
+
+US = 1_000
+
+
+class Concurrent(FakeDevice):
+    """A device whose queue runs beside the host: what is queued starts when both of them have got there."""
+
+    __slots__ = ("free_ns",)
+
+    def __init__(self, kind: str = "cuda") -> None:
+        super().__init__(kind=kind, default_timer="device_events")
+        self.free_ns = 0
+
+    def launch(self, name: str, *, host_ns: int, work_ns: int) -> None:
+        self.log.append(name)
+        self.clock.advance(host_ns)
+        self.free_ns = max(self.free_ns, self.clock.now_ns) + work_ns
+
+    def synchronize(self) -> None:
+        self.log.append("synchronize")
+        self.clock.now_ns = max(self.clock.now_ns, self.free_ns)
+
+    def sleep(self, ns: float) -> Callable[[], None]:
+        return lambda: self.launch(f"sleep {ns / US:g}", host_ns=3 * US, work_ns=int(ns))
+
+
+class ConcurrentEvent:
+    """An event that costs the host 1 µs, and is passed when the queue has got to it."""
+
+    def __init__(self, device: Concurrent) -> None:
+        self.device, self.ns = device, -1
+
+    def record(self, stream: object) -> None:
+        self.device.log.append("record")
+        self.device.clock.advance(US)
+        self.device.free_ns = self.ns = max(self.device.free_ns, self.device.clock.now_ns)
+
+    def query(self) -> bool:
+        return self.device.clock.now_ns >= self.ns
+
+    def elapsed_time(self, end: ConcurrentEvent) -> float:
+        return (end.ns - self.ns) / 1e6
+
+
+@pytest.fixture
+def gpu() -> Concurrent:
+    return Concurrent()
+
+
+def events(gpu: Concurrent, **options) -> DeviceEventsTimer:
+    given = {"sleep": gpu.sleep, "clock": gpu.clock, **options}
+    return DeviceEventsTimer(lambda: ConcurrentEvent(gpu), **given)
+
+
+def read(gpu: Concurrent, run, **options):
+    budget = Budget(warmup_ms=1, sample_ms=1, max_count=20)
+    return time_together(
+        {"a": Call(run)}, gpu, timer=events(gpu, **options), options=TimingOptions(budget=budget)
+    )["a"]
+
+
+def slow_to_launch(gpu: Concurrent) -> None:
+    gpu.launch("run", host_ns=40 * US, work_ns=17 * US)
+
+
+def test_behind_a_sleep_what_the_host_takes_to_launch_is_not_in_the_reading(gpu: Concurrent) -> None:
+    plain = read(gpu, lambda: slow_to_launch(gpu), hide_launches=False)
+    hidden = read(gpu, lambda: slow_to_launch(gpu))
+    assert plain.device_busy.median_ns == 57 * US
+    assert hidden.device_busy.median_ns == hidden.device_busy.p90_ns == 17 * US
+    assert hidden.notes[1] == (
+        "device_events: launching (42 µs on the host) is hidden behind a sleep of 134 µs on the device"
+    )
+    assert "no call is queued behind a sleep" in plain.notes[1]
+
+
+def test_the_empty_call_is_read_behind_a_sleep_too(gpu: Concurrent) -> None:
+    assert read(gpu, lambda: slow_to_launch(gpu)).instrument_empty_ns == 0
+    assert "sleep 54" in gpu.log  # twice the two microseconds that the events take, and the margin
+
+
+def test_the_sleep_stands_between_what_prepares_a_call_and_its_first_event(gpu: Concurrent) -> None:
+    timer = events(gpu)
+    timer.open(gpu)
+    call = Call(lambda: slow_to_launch(gpu))
+    timer.sample(call, lambda: gpu.log.append("prepare"), 1)
+    gpu.log.clear()
+    timer.sample(call, lambda: gpu.log.append("prepare"), 2)
+    one = ["prepare", "sleep 134", "record", "run", "record"]
+    assert [each for each in gpu.log if each != "synchronize"][-10:] == [*one, *one]
+    assert gpu.log.count("synchronize") == 2
+
+
+def test_a_call_is_tried_once_each_way_if_it_is_long_and_thrice_otherwise(gpu: Concurrent) -> None:
+    for work_ns, calls in ((17 * US, 6), (100_000 * US, 2)):
+        timer = events(gpu)
+        timer.open(gpu)
+        gpu.log.clear()
+        call = Call(lambda work_ns=work_ns: gpu.launch("run", host_ns=5 * US, work_ns=work_ns))
+        timer.sample(call, lambda: None, 1)
+        timer.sample(call, lambda: None, 1)
+        assert gpu.log.count("run") == calls + 2
+
+
+def test_a_reading_for_which_the_host_was_late_all_the_same_is_counted(gpu: Concurrent) -> None:
+    hosts = iter([40] * 10 + [500] + [40] * 1000)
+    found = read(gpu, lambda: gpu.launch("run", host_ns=next(hosts) * US, work_ns=17 * US))
+    assert "is hidden behind a sleep of 134 µs on the device, but for 1 of 25 readings" in found.notes[1]
+
+
+def test_a_call_that_waits_for_the_device_keeps_its_own_wait_and_not_the_sleep(gpu: Concurrent) -> None:
+    def waits() -> None:
+        slow_to_launch(gpu)
+        gpu.synchronize()
+        slow_to_launch(gpu)
+
+    found = read(gpu, waits)
+    assert found.device_busy.median_ns == (17 + 40 + 17) * US
+    assert "waits for the device by itself" in found.notes[1]
+
+
+def test_a_call_that_takes_too_long_to_launch_is_read_without_a_sleep_and_says_so(gpu: Concurrent) -> None:
+    found = read(gpu, lambda: gpu.launch("run", host_ns=5_000 * US, work_ns=17 * US))
+    assert found.device_busy.median_ns == 5_017 * US
+    assert "the host takes 5.0 ms to launch the call" in found.notes[1]
+    assert {each for each in gpu.log if each.startswith("sleep")} == {"sleep 0", "sleep 2000", "sleep 54"}
+
+
+def test_a_call_that_does_not_wait_for_what_is_queued_before_it_is_refused(gpu: Concurrent) -> None:
+    side_ns = 0
+
+    def on_a_stream_of_its_own() -> None:
+        nonlocal side_ns
+        gpu.clock.advance(10 * US)
+        side_ns = max(side_ns, gpu.clock.now_ns) + 300 * US
+        gpu.free_ns = max(
+            gpu.free_ns, side_ns
+        )  # the current stream waits for it; it does not wait for that one
+
+    with pytest.raises(TimingError, match=r"Let it wait \(side\.wait_stream\(current\)\)"):
+        read(gpu, on_a_stream_of_its_own)
+
+
+@pytest.mark.spec("T34")
+def test_a_device_without_a_sleep_is_read_as_it_is_and_the_note_says_so() -> None:
+    gpu = Concurrent(kind="xpu")
+    found = read(gpu, lambda: slow_to_launch(gpu), sleep=None)
+    assert found.device_busy.median_ns == 57 * US
+    assert "cpu has no sleep to queue a call behind" in found.notes[1]

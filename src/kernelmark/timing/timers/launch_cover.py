@@ -1,0 +1,98 @@
+"""How long a device must be kept busy so that a whole call is launched before the device gets to it. Pure.
+
+It is given a call's trials, with an idle device and behind a long sleep, and never sees a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kernelmark.errors import TimingError
+from kernelmark.units import NS_PER_MS, format_time
+
+__all__ = ["LONGEST_SLEEP_NS", "Cover", "Trial", "choose_cover", "launch_latency_ns"]
+
+LONGEST_SLEEP_NS = 2 * NS_PER_MS
+"""200 samples then cost 0.4 s. A call that the host takes longer to launch is more launching than anything else."""
+
+_FACTOR = 2
+_MARGIN_NS = 50_000
+"""Twice the host's time, and as much again as a scheduler takes a core away for now and then."""
+
+_LATENCY_FACTOR = 2
+_LATENCY_MARGIN_NS = 10_000
+"""By how much more than was seen once a launch may come later, before work counts as missing from a reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One call: the host's time from before its first event until after its second, and what the pair read."""
+
+    host_ns: float
+    read_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How one call is covered."""
+
+    host_ns: float
+    """Of launching it, on a device that had nothing else to do."""
+    sleep_ns: float
+    """0 for none."""
+    waits: bool = False
+    """Whether the call itself waits for the device."""
+
+    def note(self, late: int, count: int) -> str:
+        """Say what a reading of this call holds, where the device came first in ``late`` of ``count`` readings."""
+        if self.waits:
+            return (
+                "device_events: the call waits for the device by itself, so what it launches after its wait, and the"
+                f" way there and back, is in the reading; before it, the device sleeps {format_time(self.sleep_ns, 2)}"
+            )
+        if not self.sleep_ns:
+            return (
+                f"device_events: the host takes {format_time(self.host_ns, 2)} to launch the call, too long to hide"
+                f" behind a sleep of at most {format_time(LONGEST_SLEEP_NS, 2)}: launching is in the reading"
+            )
+        told = (
+            f"device_events: launching ({format_time(self.host_ns, 2)} on the host) is hidden behind a sleep of"
+            f" {format_time(self.sleep_ns, 2)} on the device"
+        )
+        return told + (f", but for {late} of {count} readings" if late else "")
+
+
+def launch_latency_ns(idle: Sequence[Trial]) -> float:
+    """Give what passes from a launch to its start on an idle device, from trials of a kernel that takes no time."""
+    return max(0.0, *(trial.read_ns - trial.host_ns for trial in idle))
+
+
+def choose_cover(*, idle: Sequence[Trial], covered: Sequence[Trial], latency_ns: float) -> Cover:
+    """Choose the sleep before each reading of a call.
+
+    Args:
+        idle: The call on a device that had nothing else to do.
+        covered: The same call behind a sleep of ``LONGEST_SLEEP_NS``.
+        latency_ns: What ``launch_latency_ns`` gave on this device.
+
+    Raises:
+        TimingError: behind the sleep the call reads far less than its work can take: it does not wait for what is
+            queued before it.
+    """
+    host_ns = median(trial.host_ns for trial in idle)
+    most_before_ns = host_ns + _LATENCY_FACTOR * latency_ns + _LATENCY_MARGIN_NS
+    work_ns = min(trial.read_ns for trial in idle) - most_before_ns
+    read_ns = max(trial.read_ns for trial in covered)
+    if 2 * read_ns < work_ns:
+        raise TimingError(
+            f"behind queued work the call reads {format_time(read_ns, 3)}, and at least {format_time(work_ns, 3)} on an"
+            " idle device: it uses a stream that does not wait for the current one, so part of it is over before its"
+            " reading begins. Let it wait (side.wait_stream(current)), or ask for cupti, which follows all streams"
+        )
+    longer_ns = min(trial.host_ns for trial in covered) - min(trial.host_ns for trial in idle)
+    waits = longer_ns > LONGEST_SLEEP_NS / 2
+    if not waits and host_ns + _MARGIN_NS > LONGEST_SLEEP_NS:
+        return Cover(host_ns, 0.0)
+    return Cover(host_ns, min(_FACTOR * host_ns + _MARGIN_NS, LONGEST_SLEEP_NS), waits)
