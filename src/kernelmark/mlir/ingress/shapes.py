@@ -94,6 +94,8 @@ class InputSpec:
             raise UsageError(f"{self}: sym needs its last two sizes to be equal")
         if self.values is Values.PROBABILITIES and self.element is not None and not self.element.is_float:
             raise UsageError(f"{self}: prob needs a floating-point type")
+        if self.values is Values.SIGNS and self.element in (Element.U8, Element.I1):
+            raise UsageError(f"{self}: sign needs a type that holds -1")
 
     def __str__(self) -> str:
         values = f"{self.values}{'' if self.bound is None else self.bound}"
