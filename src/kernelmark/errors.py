@@ -30,6 +30,7 @@ __all__ = [
     "ModelRunError",
     "OffThreadLaunchError",
     "OnlyCopiesError",
+    "OutOfBoundsError",
     "ProfileError",
     "RecordError",
     "RecordsLostError",
@@ -128,6 +129,10 @@ class VerificationError(KernelmarkError):
 
 class InputsModifiedError(VerificationError):
     """An implementation wrote to the inputs that all implementations share; they have been restored."""
+
+
+class OutOfBoundsError(VerificationError):
+    """An implementation wrote to memory beside its buffers."""
 
 
 class ImplementationError(VerificationError):

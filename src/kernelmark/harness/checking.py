@@ -18,6 +18,7 @@ from kernelmark.errors import (
     ImplementationError,
     InputsModifiedError,
     KernelmarkError,
+    OutOfBoundsError,
     UsageError,
     VerificationError,
 )
@@ -136,10 +137,13 @@ def audit_outputs(checked: Checked, finding: Finding, outputs: Any, *, when: str
     Fails the finding if they are wrong, or if the shared inputs have changed.
     """
     case, name = checked.plan.case, finding.planned.name
+    _look_beside(finding, case.id)
     changed = checked.guard.changed()
     if changed:
         checked.guard.restore()
-        finding.fail(inputs_modified(case.id, name, changed))
+        if not finding.failed:
+            finding.fail(inputs_modified(case.id, name, changed))
+    if finding.failed:
         return
     if not checked.has_expected or not finding.check.comparable or finding.planned.is_reference:
         return
@@ -251,12 +255,28 @@ def _call(finding: Finding, implementation: Implementation, checked: Checked, de
         else:
             raised = ImplementationError(f"{case.id}: {name} raised {_named(error)}")
         finding.fail(raised, cause=error)
+    _look_beside(finding, case.id)
     changed = checked.guard.changed()
     if changed:
         checked.guard.restore()
         if not finding.failed:
             finding.fail(inputs_modified(case.id, name, changed))
     return outputs
+
+
+def _look_beside(finding: Finding, case_id: str) -> None:
+    """Fail the finding if the guards around its buffers were written to."""
+    implementation = finding.planned.implementation
+    if not isinstance(implementation, Implementation) or implementation.damage is None:
+        return
+    damage = implementation.damage()
+    if damage and not finding.failed:
+        finding.fail(
+            OutOfBoundsError(
+                f"{case_id}: {finding.planned.name} wrote outside its buffers: {damage};"
+                " compare its loop bounds with the sizes of the buffers"
+            )
+        )
 
 
 def inputs_modified(case_id: str, name: str, changed: list[str]) -> InputsModifiedError:

@@ -23,6 +23,8 @@ class Implementation:
             interest; the row then has no ratio.
         owned_outputs: Tensors that ``run`` writes its answer into. They are poisoned before each check, so
             that an answer left over from an earlier call does not pass.
+        damage: Says what calls wrote beside their buffers, where guards lie around them; blank where nothing.
+            Looked at after every call whose outputs are looked at.
         backend: How it computes, in a few words for the report.
 
     Raises:
@@ -34,6 +36,7 @@ class Implementation:
     reset: Callable[[], Any] | None = None
     noncomparable_reason: str | None = None
     owned_outputs: tuple[Any, ...] = ()
+    damage: Callable[[], str] | None = None
     backend: str = ""
 
     def __post_init__(self) -> None:

@@ -243,5 +243,6 @@ def _implementation(
         args=(),
         reset=reset if restored else None,
         owned_outputs=tuple(tensors_of(view for name, view in views.items() if name not in pristine)),
+        damage=own.canaries.damage,
         backend=LANGUAGES[request.language].backend,
     )

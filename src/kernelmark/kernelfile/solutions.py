@@ -17,6 +17,7 @@ import torch
 from kernelmark.errors import CrashedError, UsageError
 from kernelmark.harness.loading import load_module
 from kernelmark.kernelfile.buffers import Sizes, fill
+from kernelmark.kernelfile.canaries import Canaries
 from kernelmark.kernelfile.reference import accepted
 from kernelmark.kernelfile.signature import Signature
 
@@ -30,7 +31,8 @@ class Ready:
     kwargs: dict[str, Any]
     outputs: tuple[str, ...]
     call: Callable[[], Any]
-    notes: list[str] = field(default_factory=list)
+    canaries: Canaries = field(default_factory=Canaries)
+    """The guards around its buffers, where they are ours to lay out."""
 
 
 class Solution(Protocol):
@@ -73,6 +75,8 @@ class LibrarySolution:
             CrashedError: it cannot be loaded, or does not export ``solve``.
         """
         made = self.data(seed)
+        for each in self.signature.pointers:
+            made.kwargs[each.name] = made.canaries.around(each.name, made.kwargs[each.name])
         try:
             solve = ctypes.CDLL(str(self.library.resolve())).solve
         except (OSError, AttributeError) as error:

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.errors import CrashedError, UnavailableError, UsageError, VerificationError
+from kernelmark.errors import (
+    CrashedError,
+    OutOfBoundsError,
+    UnavailableError,
+    UsageError,
+    VerificationError,
+)
 from kernelmark.kernelfile import KernelRun, Request, benchmark
 from kernelmark.records import Check
 
@@ -112,6 +118,46 @@ def test_scalars_that_do_not_fit_are_refused_before_anything_is_built(run, value
 def test_a_solution_that_does_nothing_fails(run) -> None:
     with pytest.raises(VerificationError, match="solution"):
         run('extern "C" void solve(const float* x, float* out, int n) {}', TWICE, n=64)
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ("out[n] = 1;", "4 bytes after the end of out, the first in the place of element 64"),
+        ("out[n + 1] = 1;", "4 bytes after the end of out, the first in the place of element 65"),
+        ("out[-2] = 1;", "4 bytes before the start of out, the nearest 5 bytes before it"),
+        ("const_cast<float*>(x)[n] = 1;", "4 bytes after the end of x"),
+        ("if (++calls > 8) out[n] = 1;", "after the end of out"),
+    ],
+)
+def test_what_is_written_beside_a_buffer_is_found_with_its_place(run, beside: str, told: str) -> None:
+    source = f"""
+static int calls = 0;
+extern "C" void solve(const float* x, float* out, int n) {{
+    for (int i = 0; i < n; ++i) out[i] = 2 * x[i];
+    {beside}
+}}"""
+    with pytest.raises(OutOfBoundsError, match=f"wrote outside its buffers: .*{told}") as raised:
+        run(source, TWICE, n=64)
+    assert raised.value.comparison.rows[0].check is Check.FAILED
+    assert all(row.timing is None for row in raised.value.comparison.rows)
+
+
+def test_what_is_read_beside_a_buffer_shows_in_the_answer(run) -> None:
+    source = SCALE.replace("2 * x[i]", "x[i] + x[i + 1] - x[i + 1] + x[i]")
+    with pytest.raises(VerificationError, match="1 of 64"):
+        run(source, TWICE, n=64)
+
+
+@pytest.mark.parametrize("kind", ["bool", "double", "unsigned char", "long long"])
+def test_guards_lie_around_buffers_of_every_width(run, kind: str) -> None:
+    source = f"""
+extern "C" void solve(const {kind}* x, {kind}* out, int n) {{
+    for (int i = 0; i < n; ++i) out[i] = x[i];
+    out[n] = 1;
+}}"""
+    with pytest.raises(OutOfBoundsError, match="after the end of out, the first in the place of element 48"):
+        run(source, "def reference(x, out, **kwargs):\n    return x.clone()\n", n=48)
 
 
 def test_a_file_that_is_no_library_has_crashed(run, tmp_path: Path) -> None:
