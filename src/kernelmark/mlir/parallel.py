@@ -18,12 +18,10 @@ from functools import lru_cache
 from kernelmark.errors import UnavailableError
 from kernelmark.mlir.openmp import find_openmp
 
-__all__ = ["BLOCKTIME_MS", "SET_THREADS", "OpenMP", "load_openmp", "loaded_openmp"]
+__all__ = ["BLOCKTIME_MS", "OpenMP", "load_openmp", "loaded_openmp"]
 
 BLOCKTIME_MS = 1
 """How long an idle worker spins before it sleeps; the runtime's own default is 200 ms."""
-
-SET_THREADS = "omp_set_num_threads"
 
 _loaded: list[OpenMP] = []
 

@@ -259,8 +259,42 @@ def test_what_only_the_linker_misses_is_an_error_with_its_words(
 def test_a_module_that_is_not_all_llvm_is_a_compile_error(lower_text: Lower) -> None:
     type_ = _type(4)
     lowered = lower_text(_pointwise(type_, "%r = arith.negf %a0 : f32"), [type_], [type_], pipeline="cse")
-    with pytest.raises(ModelCompileError, match=r"LLVM did not take the module"):
+    with pytest.raises(ModelCompileError, match=r"no llvm.func 'main'"):
         compile_lowered(lowered)
+    half = lower_text(
+        """
+        func.func private @rest()
+        llvm.func @main() attributes {llvm.emit_c_interface} { llvm.return }
+        llvm.func @_mlir_ciface_main() { llvm.return }
+        """,
+        [],
+        [],
+        pipeline="cse",
+    )
+    with pytest.raises(ModelCompileError, match=r"LLVM did not take the module: .*\n.*func.func"):
+        compile_lowered(half)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workspaces"), [(2, ()), (0, ()), (1, (_type(4),))], ids=["more", "fewer", "a workspace"]
+)
+def test_a_main_that_takes_something_else_is_refused_before_it_can_be_called(
+    lower_text: Lower, arguments: int, workspaces: tuple[TensorType, ...]
+) -> None:
+    """A wrong number of memrefs would be read as garbage addresses."""
+    type_ = _type(4)
+    text = _pointwise(type_, "%r = arith.negf %a0 : f32")
+    with pytest.raises(ModelCompileError, match=r"main takes 10 machine arguments, and memrefs of .* make"):
+        compile_lowered(lower_text(text, [type_] * arguments, [type_], workspaces=workspaces))
+
+
+def test_code_may_rely_on_results_being_no_inputs_and_on_alignment(lower_text: Lower) -> None:
+    compiled = _adder(lower_text, 4)
+    signature = re.search(r"llvm.func @main\((.*?)\) attributes", compiled.llvm_module)
+    assert signature is not None
+    told = [each for each in signature[1].split("%") if "noalias" in each]
+    assert [each.split(":")[0] for each in told] == ["arg1", "arg6", "arg11"]
+    assert all("llvm.align = 64" in each for each in told)
 
 
 def test_an_unknown_level_is_refused(lower_text: Lower) -> None:
