@@ -1,0 +1,57 @@
+"""A resolved schedule: its steps in order, its parameters, and the target it was resolved for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelmark.mlir.descriptors.parameters import Parameter, Value
+from kernelmark.mlir.descriptors.steps import Step
+from kernelmark.mlir.targets import Target
+
+__all__ = ["Schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What :func:`load_schedule` makes of one descriptor, or of several that follow one another."""
+
+    name: str
+    paths: tuple[Path, ...]
+    """The files that were asked for, without those they include."""
+    target: Target
+    description: str
+    parameters: tuple[Parameter, ...]
+    """What may be set from outside, in the order of declaration."""
+    written: tuple[Step, ...]
+    """Every step, those for other targets among them."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps for this target; those that ask for what the module holds are among them."""
+        return tuple(step for step in self.written if all(each.allows(self.target) for each in step.when))
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The parameters' values in force."""
+        return {parameter.name: parameter.value for parameter in self.parameters}
+
+    def with_parameters(self, **values: object) -> Schedule:
+        """Give the schedule with other values; it is read and resolved again.
+
+        Raises:
+            ScheduleError: a name that is not declared, or a value that it does not take.
+        """
+        from kernelmark.mlir.descriptors.loader import load_schedule
+
+        kept = {each.name: each.value for each in self.parameters if each.value != each.default}
+        return load_schedule(self.paths, self.target, values={**kept, **values}, name=self.name)
+
+    def __str__(self) -> str:
+        values = ", ".join(
+            f"{each.name}={each.value}" for each in self.parameters if each.value != each.default
+        )
+        return f"{self.name} ({values})" if values else self.name
