@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "death_in_words", "kill_group", "run_child", "tail_of"]
+__all__ = ["Ended", "death_in_words", "importing_the_same", "kill_group", "run_child", "tail_of"]
 
 _TERM_GRACE_S = 3.0
 _TAIL_BYTES = 8192
@@ -60,6 +61,12 @@ def run_child(
         finally:
             kill_group(process)
     return Ended(death, tail_of(log), time.monotonic() - begin)
+
+
+def importing_the_same() -> dict[str, str]:
+    """Give the environment in which a child can import what this process can."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def death_in_words(code: int) -> str:

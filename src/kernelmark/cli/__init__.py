@@ -39,6 +39,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 """A full, read-only or broken disk below stdout, or wherever a command writes: no bug of this program."""
 
 _COMMANDS = {
+    "audit": _Target("kernelmark.cli.audit", "audit", "Read known calls with every instrument here."),
     "calibrate": _Target("kernelmark.cli.calibrate", "calibrate", "Measure ceilings and instruments."),
     "doctor": _Target("kernelmark.cli.doctor", "doctor", "Say what this machine can measure, and why not."),
     "kernel": _Target("kernelmark.cli.kernel", "kernel", "Compare a kernel file with its reference."),

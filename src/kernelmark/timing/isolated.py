@@ -6,7 +6,6 @@ A function of the main script, a lambda and a closure exist in their own process
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import InstrumentConflictError, TimingError
+from kernelmark.process import importing_the_same
 from kernelmark.records import Timing
 from kernelmark.timing.options import TimingOptions
 from kernelmark.timing.timer import Call
@@ -61,10 +61,7 @@ def time_isolated(
     request = _pickled(_Request(calls, device, timer, options), conflict)
     with tempfile.TemporaryDirectory(prefix="kernelmark-isolated-") as folder:
         (Path(folder) / _REQUEST).write_bytes(request)
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        done = subprocess.run(
-            [sys.executable, "-c", _CHILD, folder], env={**os.environ, "PYTHONPATH": path}, check=False
-        )
+        done = subprocess.run([sys.executable, "-c", _CHILD, folder], env=importing_the_same(), check=False)
         file = Path(folder) / _ANSWER
         if not file.exists():
             raise TimingError(

@@ -1,0 +1,155 @@
+"""What is done in the other process: build the calls, read them, and write down each reading as it is made.
+
+A process that dies leaves what it had read. Nothing here decides which instruments share a process.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelmark.audit.calls import build_calls
+from kernelmark.audit.instruments import Instrument, Place, instruments_for
+from kernelmark.audit.ncu import Sections, launch_marked
+from kernelmark.audit.nvbench import run_nvbench
+from kernelmark.audit.readings import Failure, Reading, Said, to_line
+from kernelmark.device import Device, open_device
+from kernelmark.errors import TimingError, UnavailableError
+from kernelmark.probe import require_module
+from kernelmark.timing import Budget, Call, TimingOptions, bench_kernel, open_timer
+from kernelmark.timing.timer import SYNCHRONOUS_KINDS
+from kernelmark.units import NS_PER_MS, NS_PER_S
+
+__all__ = ["NVBENCH_JSON", "READINGS", "REQUEST", "Request", "budget_for", "work"]
+
+REQUEST, READINGS, NVBENCH_JSON = "request.json", "readings.jsonl", "nvbench.json"
+
+_TORCH_TIMER_S = 0.1
+"""As long as kernelmark samples by default."""
+
+_clock = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one process is to read."""
+
+    device: str
+    kind: str
+    instruments: tuple[str, ...]
+    runs: int
+
+    def write(self, folder: Path) -> None:
+        """Leave it in ``folder`` for the other process."""
+        told = {name: getattr(self, name) for name in ("device", "kind", "instruments", "runs")}
+        (folder / REQUEST).write_text(json.dumps(told), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Request:
+        """Find it there."""
+        told = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+        return cls(told["device"], told["kind"], tuple(told["instruments"]), told["runs"])
+
+
+def budget_for(kind: str) -> Budget:
+    """Give the defaults; on a CPU less for flushes, which take 20 to 60 ms each where the last level is large."""
+    return Budget(prepare_ms=200) if kind in SYNCHRONOUS_KINDS else Budget()
+
+
+def work(folder: str) -> None:
+    """Do what the request in ``folder`` says."""
+    place = Path(folder)
+    request = Request.read(place)
+    known = {each.name: each for each in instruments_for(request.kind)}
+    wanted = [known[name] for name in request.instruments]
+    device = open_device(request.device)
+    if device.kind == "cpu":
+        import torch
+
+        torch.set_num_threads(1)  # as torch's Timer reads, and so that no reading waits for a second core
+    calls = build_calls(device.kind, device.torch_name)
+    if wanted[0].place is Place.NCU:
+        launch_marked(calls, Sections(tuple(calls), request.runs))
+        return
+    with open(place / READINGS, "a", encoding="utf-8") as stream:
+        if wanted[0].place is Place.NVBENCH:
+            found: Iterator[Said] = _nvbench(device, calls, request.runs, place / NVBENCH_JSON)
+        else:
+            found = _all_runs(device, calls, wanted, request.runs)
+        for said in found:
+            stream.write(to_line(said))
+            stream.flush()
+
+
+def _nvbench(device: Device, calls: Mapping[str, Call], runs: int, out: Path) -> Iterator[Said]:
+    try:
+        run_nvbench(calls, runs=runs, device=int(device.torch_name.partition(":")[2] or 0), out=out)
+    except UnavailableError as error:
+        yield Failure("nvbench", str(error), unavailable=True)
+
+
+def _all_runs(
+    device: Device, calls: Mapping[str, Call], wanted: list[Instrument], runs: int
+) -> Iterator[Said]:
+    """Read run by run, so that what changes with time meets every instrument and call alike."""
+    silent: set[str] = set()
+    refused: set[tuple[str, str]] = set()
+    for run in range(runs):
+        for instrument in wanted:
+            for name, call in calls.items():
+                if instrument.name in silent or (instrument.name, name) in refused:
+                    continue
+                said = _one(device, call, instrument, run=run, name=name)
+                if isinstance(said, Failure):
+                    refused.add((instrument.name, name))
+                    silent |= {instrument.name} if said.unavailable else set()
+                yield said
+
+
+def _one(device: Device, call: Call, instrument: Instrument, *, run: int, name: str) -> Said:
+    start = _clock()
+    try:
+        ns, samples = _READ_BY[instrument.name if instrument.timer is None else "timer"](
+            device, call, instrument
+        )
+    except UnavailableError as error:
+        return Failure(instrument.name, str(error), unavailable=True)
+    except TimingError as error:
+        return Failure(instrument.name, f"{type(error).__name__}: {error}", name)
+    return Reading(instrument.name, name, run, ns, samples, _clock() - start)
+
+
+def _by_own_timer(device: Device, call: Call, instrument: Instrument) -> tuple[float, int | None]:
+    options = TimingOptions(budget=budget_for(device.kind), cache=instrument.cache)
+    timer = open_timer(instrument.timer, device)
+    found = bench_kernel(call.run, call.args, device=device, timer=timer, options=options)
+    return found.device_busy.median_ns, found.device_busy.samples
+
+
+def _by_do_bench(device: Device, call: Call, instrument: Instrument) -> tuple[float, int | None]:
+    testing: Any = require_module("triton.testing", extra="triton")
+    try:
+        testing.runtime.driver.active.get_device_interface()
+    except RuntimeError as error:
+        raise UnavailableError(f"Triton has no driver for {device.torch_name}: {error}") from error
+    return testing.do_bench(lambda: call.run(*call.args), return_mode="median") * NS_PER_MS, None
+
+
+def _by_torch_timer(device: Device, call: Call, instrument: Instrument) -> tuple[float, int | None]:
+    from torch.utils.benchmark import Timer
+
+    timer = Timer("run(*args)", globals={"run": call.run, "args": call.args})
+    found = timer.blocked_autorange(min_run_time=_TORCH_TIMER_S)
+    return found.median * NS_PER_S, found.number_per_run * len(found.raw_times)
+
+
+_READ_BY: dict[str, Callable[[Device, Call, Instrument], tuple[float, int | None]]] = {
+    "timer": _by_own_timer,
+    "do_bench": _by_do_bench,
+    "torch-timer": _by_torch_timer,
+}
+"""How an instrument reads a call here: nanoseconds, and from how many calls where it says so."""

@@ -1,0 +1,94 @@
+"""What the other process does, here: who goes on reading after a refusal, and who does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelmark.audit import work as subject
+from kernelmark.audit.instruments import Instrument, Place
+from kernelmark.audit.readings import Failure, Reading, from_lines, to_line
+from kernelmark.audit.work import Request
+from kernelmark.device import CpuDevice, FakeDevice
+from kernelmark.errors import EmptyIterationError
+from kernelmark.records import Cache
+from kernelmark.timing import Call
+
+CALLS = {"a": Call(lambda: None), "b": Call(lambda: None)}
+
+
+def own(timer: str) -> Instrument:
+    return Instrument(timer, "a timer", Cache.WARM, Place.SHARED, timer=timer)
+
+
+def told(found: list) -> list[tuple[str, str | None]]:
+    return [(each.instrument, each.call) for each in found]
+
+
+def test_runs_are_outermost_so_that_instruments_and_calls_take_turns() -> None:
+    found = list(subject._all_runs(FakeDevice(), CALLS, [own("host")], 2))
+    assert [(each.run, each.call) for each in found if isinstance(each, Reading)] == [
+        (0, "a"),
+        (0, "b"),
+        (1, "a"),
+        (1, "b"),
+    ]
+
+
+def test_an_instrument_that_is_not_here_says_so_once_and_the_others_go_on() -> None:
+    found = list(subject._all_runs(CpuDevice(), CALLS, [own("cupti"), own("host")], 2))
+    failures = [each for each in found if isinstance(each, Failure)]
+    assert [(each.instrument, each.call, each.unavailable) for each in failures] == [("cupti", None, True)]
+    assert "serves NVIDIA devices" in failures[0].reason
+    assert told(found).count(("host", "a")) == 2
+
+
+def test_a_call_that_an_instrument_refuses_is_not_asked_of_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_b(device: object, call: Call, instrument: Instrument) -> tuple[float, int]:
+        if call is CALLS["b"]:
+            raise EmptyIterationError("no work")
+        return 1.0, 5
+
+    monkeypatch.setitem(subject._READ_BY, "timer", refuse_b)
+    found = list(subject._all_runs(FakeDevice(), CALLS, [own("host")], 3))
+    assert told(found) == [("host", "a"), ("host", "b"), ("host", "a"), ("host", "a")]
+    assert found[1] == Failure("host", "EmptyIterationError: no work", "b")
+
+
+def test_the_calls_own_error_is_nobodys_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(subject._all_runs(FakeDevice(), {"a": Call(fail)}, [own("host")], 1))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton has a driver here")
+def test_do_bench_without_a_gpu_is_unavailable() -> None:
+    instrument = Instrument("do_bench", "", Cache.COLD, Place.SHARED)
+    said = subject._one(CpuDevice(), CALLS["a"], instrument, run=0, name="a")
+    assert isinstance(said, Failure)
+    assert said.unavailable
+    assert "Triton has no driver for cpu" in said.reason or "is not installed" in said.reason
+
+
+def test_the_cost_of_a_reading_is_the_host_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([10.0, 10.25])
+    monkeypatch.setattr(subject, "_clock", lambda: next(times))
+    monkeypatch.setitem(subject._READ_BY, "timer", lambda *_: (1.0, 5))
+    said = subject._one(FakeDevice(), CALLS["a"], own("host"), run=0, name="a")
+    assert said == Reading("host", "a", 0, 1.0, 5, 0.25)
+
+
+def test_a_request_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    request = Request("cuda:1", "cuda", ("cupti", "ncu"), 5)
+    request.write(tmp_path)
+    assert Request.read(tmp_path) == request
+
+
+def test_what_is_said_comes_back_line_by_line_and_half_a_line_is_left_out() -> None:
+    said = [Reading("host", "a", 0, 1.5, 10, 0.2), Failure("ncu", "no\nluck", unavailable=True)]
+    lines = [to_line(each) for each in said]
+    assert list(from_lines([*lines, lines[0][:15]])) == said
