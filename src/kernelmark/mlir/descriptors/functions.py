@@ -33,7 +33,7 @@ def find_function(text: str) -> Callable[..., Any]:
             f"{where} has no function {name!r}; {suggestion(name, known, there_are='transforms there')}"
         )
     if not callable(function):
-        raise ValueError(f"{text} is a {type(function).__name__}, which cannot be called")  # noqa: TRY004 - of the file
+        raise ValueError(f"{text} is {function!r:.60}, which is no function")  # noqa: TRY004 - of the file
     return function
 
 

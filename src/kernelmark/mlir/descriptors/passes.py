@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
 from kernelmark.manifest.near import suggestion
 from kernelmark.mlir.bindings import bindings
@@ -16,12 +16,14 @@ from kernelmark.mlir.descriptors.parameters import Value, written
 from kernelmark.mlir.descriptors.steps import PassStep, Step
 from kernelmark.mlir.failures import captured_stderr
 
-__all__ = ["check_passes", "pipeline_of", "plain_lists", "with_options"]
+__all__ = ["check_passes", "plain_lists", "with_options"]
 
-_LIST = re.compile(r"=\s*\[([^\[\]{}]*)\]")
+_LIST = re.compile(r"\s*=\s*\[([^\[\]{}]*)\]")
 _NO_PASS = re.compile(r"'([^']*)' does not refer to a registered pass")
 _NO_OPTION = re.compile(r"no such option (\S+)")
-_HAS_NAME = re.compile(r"[a-z][\w-]*")
+_NOT_HERE = re.compile(r"restricted to '([\w.]+)'")
+_OPTIONS = re.compile(r"\{[^}]*\}")
+_NAME = re.compile(r"[a-z][\w-]*")
 
 
 def plain_lists(text: str) -> str:
@@ -34,11 +36,6 @@ def with_options(name: str, options: Mapping[str, Value]) -> str:
     if not options:
         return name
     return f"{name}{{{' '.join(f'{key}={written(value)}' for key, value in options.items())}}}"
-
-
-def pipeline_of(step: PassStep) -> str:
-    """Give the text for MLIR's pass manager."""
-    return f"builtin.module({step.text})"
 
 
 def check_passes(steps: Iterable[Step]) -> None:
@@ -66,12 +63,14 @@ def _problem(text: str) -> str | None:
         name = text.partition("{")[0].rpartition("(")[2].strip()
         hint = suggestion(option[1], _option_names(name), there_are=f"options of {name}")
         return f"pass {name!r} has no option {option[1]!r}; {hint}"
+    if (anchor := _NOT_HERE.search(said)) is not None:
+        return f"pass {text!r} does not run on a module; write {anchor[1]}({text})"
     return f"MLIR cannot read the pass {text!r}: {' '.join(said.split())}"
 
 
 def _parse(text: str) -> str | None:
     """Give what MLIR says of the text; ``None`` where it takes it."""
-    ir, passmanager = bindings("ir"), bindings("passmanager")
+    ir, passmanager = _pass_bindings()
     with captured_stderr() as stderr, ir.Context():
         try:
             passmanager.PassManager.parse(f"builtin.module({text})")
@@ -81,9 +80,14 @@ def _parse(text: str) -> str | None:
         return None
 
 
+def _pass_bindings() -> tuple[Any, Any]:
+    bindings("dialects.torch")  # torch-mlir's own passes are known from then on
+    return bindings("ir"), bindings("passmanager")
+
+
 def _option_names(name: str) -> list[str]:
     """List a pass's options, which MLIR prints with their defaults."""
-    ir, passmanager = bindings("ir"), bindings("passmanager")
+    ir, passmanager = _pass_bindings()
     with ir.Context():
         try:
             shown = str(passmanager.PassManager.parse(f"builtin.module({name})"))
@@ -96,10 +100,14 @@ def _option_names(name: str) -> list[str]:
 def _used_names() -> tuple[str, ...]:
     """List the passes that the shipped schedules use; MLIR itself gives no list of what it has."""
     from kernelmark.mlir.descriptors.lookup import SHIPPED
+    from kernelmark.mlir.descriptors.schema import read_descriptor
 
-    names = set()
-    for path in Path(SHIPPED).rglob("*.yaml"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            match = re.match(r"\s*-?\s*(?:pass|bundle):\s*(.+)$", line)
-            names.update(_HAS_NAME.findall(re.sub(r"\{[^}]*\}", " ", match[1])) if match else ())
+    texts = [
+        text
+        for path in SHIPPED.rglob("*.yaml")
+        for step in read_descriptor(path)[1].pipeline
+        for text in (step.pass_, *(step.bundle or ()))
+        if text is not None
+    ]
+    names = {name for text in texts for name in _NAME.findall(_OPTIONS.sub(" ", text))}
     return tuple(sorted(names - {"func"}))
