@@ -164,7 +164,9 @@ _OPERATION = re.compile(r'^\s*(?:%[^=\n]*= )?"?([a-z_]\w*\.[a-z]\w*)', re.MULTIL
 def _operations(module: Module) -> frozenset[str]:
     """Give the names of the operations that the module holds."""
     # From its text: a walk in Python takes 40 us an operation, and a net in the LLVM dialect has 100,000.
-    return frozenset(_OPERATION.findall(module.operation.get_asm(large_elements_limit=8)))
+    text = module.operation.get_asm(large_elements_limit=8)
+    # Large constants stand in a section of their own after the module; their names look like operations.
+    return frozenset(_OPERATION.findall(text.partition("\n{-#")[0]))
 
 
 def _require_lowered(operations: frozenset[str], schedule: Schedule) -> None:
