@@ -10,8 +10,9 @@ from types import ModuleType
 
 from kernelmark.errors import UsageError
 
-__all__ = ["load_module"]
+__all__ = ["forget_modules", "load_module"]
 
+_PREFIX = "kernelmark_file_"
 _numbers = itertools.count(1)
 
 
@@ -25,7 +26,7 @@ def load_module(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
-    name = f"kernelmark_file_{next(_numbers)}_{path.stem}"
+    name = f"{_PREFIX}{next(_numbers)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no file that Python imports; it must end in .py")
@@ -34,3 +35,9 @@ def load_module(path: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def forget_modules() -> None:
+    """Let go of every module that was loaded here, and with it of the tensors that it holds."""
+    for name in [each for each in sys.modules if each.startswith(_PREFIX)]:
+        del sys.modules[name]

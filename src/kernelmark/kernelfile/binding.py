@@ -6,7 +6,6 @@ then the solution is loaded and prewarmed on other values; then it is given the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +15,13 @@ from kernelmark.errors import CrashedError, UsageError
 from kernelmark.harness import Case, Implementation, Plan, make_plan
 from kernelmark.kernelfile.baselines import Compiled, make_baselines
 from kernelmark.kernelfile.languages import LANGUAGES
-from kernelmark.kernelfile.reference import Reference, Tolerances, tensors_of
+from kernelmark.kernelfile.preparing import Prepared
+from kernelmark.kernelfile.reference import Reference, tensors_of
 from kernelmark.kernelfile.request import SOLUTION, Request
-from kernelmark.kernelfile.solutions import Ready, Solution
-from kernelmark.verify import Elementwise, Exact, StaleGuard
+from kernelmark.kernelfile.solutions import Ready
+from kernelmark.verify import Exact, StaleGuard
 
-__all__ = ["Bound", "bind"]
+__all__ = ["Bound", "bind", "shown_as", "take_values"]
 
 _OTHER_SEED = 0x5EED
 """Added to the seed for the values that a solution is loaded and prewarmed with."""
@@ -32,6 +32,8 @@ class Bound:
     """A plan, and what the report says about how it came about."""
 
     plan: Plan
+    own: Ready
+    """The instance of the solution that is checked and timed."""
     notes: dict[str, list[str]] = field(default_factory=dict)
     compiled: Compiled | None = None
 
@@ -44,56 +46,48 @@ class _Workload:
     inputs: tuple[Any, ...]
     buffers: dict[str, torch.Tensor]
     outputs: tuple[str, ...]
-    extra: dict[str, Any]
-    source: Reference
-    tolerances: Tolerances
+    prepared: Prepared
 
     def gen_inputs(self) -> tuple[Any, ...]:
         return self.inputs
 
     def reference(self, *inputs: Any) -> dict[str, torch.Tensor]:
         kwargs = dict(zip(self.names, inputs, strict=True))
-        return self.source.answer({**self.extra, **kwargs, **self.buffers}, self.outputs)
+        return self.prepared.reference.answer({**self.prepared.extra, **kwargs, **self.buffers}, self.outputs)
 
     def verification(self) -> Exact:
-        return Exact(tolerance=Elementwise(self.tolerances.atol, self.tolerances.rtol))
+        return self.prepared.declaration
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        return self.prepared.extra
 
 
-def bind(
-    request: Request,
-    solution: Solution,
-    reference: Reference,
-    *,
-    tolerances: Tolerances,
-    extra: Mapping[str, Any],
-    inferred: frozenset[str] = frozenset(),
-) -> Bound:
+def bind(request: Request, prepared: Prepared) -> Bound:
     """Make the plan.
-
-    Args:
-        request: What was asked for.
-        solution: How to make its arguments and call it.
-        reference: The loaded reference.
-        tolerances: What is close enough.
-        extra: Values that only the reference takes.
-        inferred: Buffers whose size was guessed, which may therefore be larger than the answer.
 
     Raises:
         UsageError: reference and solution do not fit each other.
         CrashedError: the solution cannot be loaded.
     """
     notes: list[str] = []
-    fresh = solution.data(request.seed)
+    reference, inferred = prepared.reference, prepared.inferred
+    fresh = prepared.solution.data(request.seed)
     _require_inout(reference, fresh.outputs)
-    expected = _first_answer(reference, fresh, extra, inferred)
+    expected = _first_answer(prepared, fresh)
     forms = {name: (tuple(value.shape), value.dtype) for name, value in expected.items()}
     del expected
-    own = solution.ready(request.seed + _OTHER_SEED)
+    own = prepared.solution.ready(request.seed + _OTHER_SEED)
     broken = _prewarm(own, request.prewarm_calls)
     _take_over(own, fresh, notes)
     del fresh
-    views = {name: _view(own.kwargs[name], name, forms[name], inferred, notes) for name in own.outputs}
-    workload = _workload(own, reference, extra, tolerances)
+    views = {}
+    for name in own.outputs:
+        views[name] = shown_as(own.kwargs[name], forms[name]) if name in inferred else own.kwargs[name]
+        if views[name].numel() < own.kwargs[name].numel():
+            count, total = views[name].numel(), own.kwargs[name].numel()
+            notes.append(f"{name}: the first {count} of {total} elements are the reference's answer")
+    workload = _workload(own, prepared)
     case = Case(
         request.case_id,
         lambda: workload,
@@ -102,13 +96,47 @@ def bind(
     )
     ours = _implementation(own, views, workload, broken, request)
     baselines, compiled = make_baselines(request.baselines, workload, reference, case)
-    return Bound(make_plan(case, (SOLUTION, ours), baselines), {SOLUTION: notes}, compiled)
+    return Bound(make_plan(case, (SOLUTION, ours), baselines), own, {SOLUTION: notes}, compiled)
 
 
-def _first_answer(
-    reference: Reference, fresh: Ready, extra: Mapping[str, Any], inferred: frozenset[str]
-) -> dict[str, torch.Tensor]:
+def take_values(own: Ready, fresh: Ready) -> bool:
+    """Give the solution's own arguments the values of ``fresh``, at their own addresses.
+
+    Gives whether all floats among the inputs were the same before.
+
+    Raises:
+        UsageError: the two do not have the same names and forms.
+    """
+    if set(own.kwargs) != set(fresh.kwargs) or own.outputs != fresh.outputs:
+        raise UsageError(
+            "setup() gave other names when it was called again; what it gives may depend on its arguments only"
+        )
+    same = True
+    for name, value in fresh.kwargs.items():
+        mine = own.kwargs[name]
+        if not isinstance(value, torch.Tensor):
+            own.kwargs[name] = value
+            continue
+        if not isinstance(mine, torch.Tensor) or (mine.shape, mine.dtype) != (value.shape, value.dtype):
+            raise UsageError(f"setup() gave {name} in another shape or dtype when it was called again")
+        if name not in own.outputs and value.is_floating_point():
+            same = same and torch.equal(mine, value)
+        mine.copy_(value)
+    return same
+
+
+def shown_as(buffer: torch.Tensor, form: tuple[tuple[int, ...], torch.dtype]) -> torch.Tensor:
+    """Look at a flat buffer in the shape of the reference's answer, where it can be; C knows no shapes."""
+    shape, dtype = form
+    count = torch.Size(shape).numel()
+    if dtype != buffer.dtype or count > buffer.numel():
+        return buffer
+    return buffer.reshape(-1)[:count].view(shape)
+
+
+def _first_answer(prepared: Prepared, fresh: Ready) -> dict[str, torch.Tensor]:
     """Run the reference, and refuse sizes that it cannot work on before the solution overruns a buffer."""
+    reference, inferred = prepared.reference, prepared.inferred
     sizes = {name: fresh.kwargs[name] for name in sorted(inferred)}
     told = ", ".join(f"{name}: {value.numel()} elements" for name, value in sizes.items())
     advice = (
@@ -116,7 +144,7 @@ def _first_answer(
         " {parameter: shape}, or give --ptr-size"
     )
     try:
-        answer = reference.answer({**extra, **fresh.kwargs}, fresh.outputs)
+        answer = reference.answer({**prepared.extra, **fresh.kwargs}, fresh.outputs)
     except UsageError as error:
         raise UsageError(f"{error}{advice if inferred else ''}") from error
     except Exception as error:
@@ -154,22 +182,8 @@ def _prewarm(own: Ready, calls: int) -> Exception | None:
 
 
 def _take_over(own: Ready, fresh: Ready, notes: list[str]) -> None:
-    """Give the solution's own arguments the values that are compared, at their own addresses."""
-    if set(own.kwargs) != set(fresh.kwargs) or own.outputs != fresh.outputs:
-        raise UsageError(
-            "setup() gave other names when it was called again; what it gives may depend on its arguments only"
-        )
-    same = True
-    for name, value in fresh.kwargs.items():
-        mine = own.kwargs[name]
-        if not isinstance(value, torch.Tensor):
-            own.kwargs[name] = value
-            continue
-        if not isinstance(mine, torch.Tensor) or (mine.shape, mine.dtype) != (value.shape, value.dtype):
-            raise UsageError(f"setup() gave {name} in another shape or dtype when it was called again")
-        if name not in own.outputs and value.is_floating_point():
-            same = same and torch.equal(mine, value)
-        mine.copy_(value)
+    """Give the solution's own arguments the values that are compared; others where it has seen those."""
+    same = take_values(own, fresh)
     floats = [
         t for n, t in own.kwargs.items() if n not in own.outputs and isinstance(t, torch.Tensor)
         and t.is_floating_point()
@@ -180,24 +194,8 @@ def _take_over(own: Ready, fresh: Ready, notes: list[str]) -> None:
         notes.append("setup() gives the same values for every seed, so they were permuted before the check")
 
 
-def _view(
-    buffer: torch.Tensor, name: str, form: tuple[tuple[int, ...], torch.dtype], inferred: frozenset[str],
-    notes: list[str],
-) -> torch.Tensor:  # fmt: skip
-    """Look at a flat buffer in the shape of the reference's answer; C knows no shapes."""
-    shape, dtype = form
-    count = torch.Size(shape).numel()
-    if name not in inferred or dtype != buffer.dtype or count > buffer.numel():
-        return buffer
-    if count < buffer.numel():
-        notes.append(f"{name}: the first {count} of {buffer.numel()} elements are the reference's answer")
-    return buffer.reshape(-1)[:count].view(shape)
-
-
-def _workload(
-    own: Ready, reference: Reference, extra: Mapping[str, Any], tolerances: Tolerances
-) -> _Workload:
-    pure = {name for name in own.outputs if name not in reference.inout}
+def _workload(own: Ready, prepared: Prepared) -> _Workload:
+    pure = {name for name in own.outputs if name not in prepared.reference.inout}
     inputs = {
         # what is updated in place starts from a copy that stays as it is
         name: value.clone() if name in own.outputs else value
@@ -209,9 +207,7 @@ def _workload(
         inputs=tuple(inputs.values()),
         buffers={name: torch.empty_like(own.kwargs[name]) for name in own.outputs if name in pure},
         outputs=own.outputs,
-        extra=dict(extra),
-        source=reference,
-        tolerances=tolerances,
+        prepared=prepared,
     )
 
 

@@ -96,6 +96,7 @@ def _header(run: KernelRun) -> dict[str, Any]:
         "buffers": facts.get("buffers", {}),
         "buffers from": facts.get("buffers_from", ""),
         "isolated": request.isolation,
+        "answers checked again": facts.get("second_check", "no"),
     }
 
 

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from kernelmark.errors import TimingError
+from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.request import SOLUTION, Request
-from kernelmark.records import Check, Ratio, Role, Row, Timing
+from kernelmark.records import Check, OutputCheck, Ratio, Role, Row, Timing
 from kernelmark.stats import drift, paired_ratio, summarise
 from kernelmark.timing import block_samples
 from kernelmark.units import NS_PER_S, format_time
 
-__all__ = ["judged_rows", "missing_rows", "untimed_rows"]
+__all__ = ["judged_rows", "missing_rows", "twice_checked", "untimed_rows"]
 
 
 def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall_s: float) -> tuple[Row, ...]:
@@ -42,6 +43,34 @@ def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall
             Row.model_validate({**dict(row), "timing": timing, "ratio": ratio, "notes": (*row.notes, *added)})
         )
     return tuple(judged)
+
+
+def twice_checked(rows: Sequence[Row], second: SecondCheck) -> tuple[Row, ...]:
+    """Put what the second check found on the row of the solution, which comes first.
+
+    A wrong answer fails it. One that proves nothing leaves it unverified, and so without a ratio.
+    """
+    ours = rows[0]
+    if second.broken:
+        return untimed_rows(rows, f"its answers could not be checked again: {second.broken.splitlines()[0]}")
+    if second.wrong:
+        outputs = tuple(OutputCheck.model_validate(each) for each in second.outputs)
+        found = {"check": Check.FAILED, "note": _WRONG_OUTSIDE, "outputs": outputs, "timing": None}
+    elif second.undone:
+        found = {"notes": (*ours.notes, f"checked in its own process only: {second.undone}")}
+    elif second.vacuous:
+        found = {"check": Check.UNVERIFIED, "note": second.vacuous}
+    else:
+        found = {"notes": (*ours.notes, _RIGHT_OUTSIDE)}
+    return (Row.model_validate({**dict(ours), **found}), *rows[1:])
+
+
+_WRONG_OUTSIDE = (
+    "right by its own process, and wrong where its answers to other values were checked again, outside it"
+)
+_RIGHT_OUTSIDE = (
+    "its answers to values drawn after timing were right too, checked in a process that never loaded it"
+)
 
 
 def untimed_rows(rows: Sequence[Row], why: str) -> tuple[Row, ...]:

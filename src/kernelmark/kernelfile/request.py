@@ -140,6 +140,11 @@ class Request:
         return Language(self.implementation)
 
     @property
+    def interpreted(self) -> bool:
+        """Whether the solution runs in Triton's interpreter, which verifies and times nothing."""
+        return self.language is Language.TRITON and self.device == "cpu"
+
+    @property
     def timer(self) -> str | None:
         """The engine's name of the instrument that is asked for; ``None`` leaves it to the device."""
         method = self.timing_method

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import tempfile
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,10 @@ from kernelmark.errors import (
 )
 from kernelmark.kernelfile.arguments import scalars_of, signature_of
 from kernelmark.kernelfile.building import find_library
-from kernelmark.kernelfile.handover import FACTS
-from kernelmark.kernelfile.isolation import WorkerEnd, run_worker
-from kernelmark.kernelfile.judging import judged_rows, missing_rows, untimed_rows
-from kernelmark.kernelfile.languages import LANGUAGES, Language
+from kernelmark.kernelfile.handover import FACTS, Job, SecondCheck
+from kernelmark.kernelfile.isolation import Processes, WorkerEnd
+from kernelmark.kernelfile.judging import judged_rows, missing_rows, twice_checked, untimed_rows
+from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.names import Accepted, names_in_python, require_known
 from kernelmark.kernelfile.request import Request
 from kernelmark.records import Check, Row, RunEnd, RunHeader, RunWriter, StoredRun, read_run
@@ -60,8 +61,15 @@ class KernelRun:
         return Comparison(self.request.case_id, self.rows)
 
 
-def benchmark(request: Request, *, command: tuple[str, ...] = ()) -> KernelRun:
+def benchmark(
+    request: Request, *, command: tuple[str, ...] = (), processes: Processes | None = None
+) -> KernelRun:
     """Compare a solution with its reference, and write ``benchmark.md``, ``benchmark.json`` and the run.
+
+    Args:
+        request: What to compare, and how.
+        command: The command line, for the record.
+        processes: The child processes to use, for several benchmarks that follow each other.
 
     Raises:
         UsageError: the files or values do not fit each other; nothing was measured.
@@ -73,16 +81,19 @@ def benchmark(request: Request, *, command: tuple[str, ...] = ()) -> KernelRun:
     from kernelmark.kernelfile.document import write_documents
 
     library = _prepare(request)
-    with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
-        scratch = Path(folder)
-        end = _run(request, library, scratch)
+    with ExitStack() as stack:
+        running = processes or stack.enter_context(Processes())
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelmark-")))
+        job = Job(scratch, request, library)
+        end = _run(job, running)
         stored = _records(scratch)
         error = _error_of(end, request, stored.rows if stored else ())
         if stored is None:
             raise error or UnavailableError(f"the worker left no record\n{end.output}")
         if error is not None and not stored.rows and not isinstance(error, VerificationError | TimingError):
             raise error
-        run, error = _judge(request, stored, end, error, scratch)
+        second = _second_check(job, end, stored.rows, error, running)
+        run, error = _judge(job, stored, end, error, second)
     run = _stored(run, command)
     write_documents(run)
     if error is not None:
@@ -118,18 +129,28 @@ def _prepare(request: Request) -> Path | None:
     return library
 
 
-def _run(request: Request, library: Path | None, scratch: Path) -> WorkerEnd:
-    if not request.isolation and request.language is Language.TRITON and request.device == "cpu":
+def _run(job: Job, processes: Processes) -> WorkerEnd:
+    if job.request.isolation:
+        return processes.work(job)
+    if job.request.interpreted:
         raise UsageError(
             "--no-isolation: Triton's interpreter is chosen when a process starts; run it in a worker, or set"
             " TRITON_INTERPRET=1 and name --implementation=torch"
         )
-    if request.isolation:
-        return run_worker(request, library, scratch)
     from kernelmark.kernelfile.worker import work
 
-    outcome = work(request, library, scratch)
-    return WorkerEnd(outcome, started=True, death="", output="", wall_s=float("inf"))
+    return WorkerEnd(work(job), started=True, death="", output="", wall_s=float("inf"))
+
+
+def _second_check(
+    job: Job, end: WorkerEnd, rows: tuple[Row, ...], error: KernelmarkError | None, processes: Processes
+) -> SecondCheck | None:
+    """Have the answers of a solution that passed in its own process checked outside it."""
+    if not job.request.isolation or error is not None or not rows or not rows[0].check.comparable:
+        return None
+    if end.seed is None:
+        return SecondCheck(wrong="the worker never came to its answers for a second check")
+    return processes.recheck(replace(job, seed=end.seed))
 
 
 def _error_of(end: WorkerEnd, request: Request, rows: tuple[Row, ...]) -> KernelmarkError | None:
@@ -164,22 +185,51 @@ def _records(scratch: Path) -> StoredRun | None:
 
 
 def _judge(
-    request: Request, stored: StoredRun, end: WorkerEnd, error: KernelmarkError | None, scratch: Path
+    job: Job,
+    stored: StoredRun,
+    end: WorkerEnd,
+    error: KernelmarkError | None,
+    second: SecondCheck | None,
 ) -> tuple[KernelRun, KernelmarkError | None]:
-    facts = _facts(scratch)
+    request, facts = job.request, _facts(job.folder)
     notes = end.outcome.notes if end.outcome else {}
     evidence = end.output if end.outcome is None else end.outcome.traceback
+    rows = stored.rows
+    if second is not None:
+        rows, error = twice_checked(rows, second), error or _error_of_second(second)
+        facts["second_check"] = _told(second)
     try:
-        rows = judged_rows(stored.rows, notes, wall_s=end.wall_s)
+        rows = judged_rows(rows, notes, wall_s=end.wall_s)
     except TimingError as found:
-        rows, error = untimed_rows(stored.rows, str(found)), error or found
+        rows, error = untimed_rows(rows, str(found)), error or found
     crashed = isinstance(error, CrashedError)
-    if error is not None and (not rows or (crashed and rows[0].check is not Check.FAILED)):
+    # with an error, a row with a time is one that was recorded before things went wrong
+    late = any(row.timing for row in rows)
+    if error is not None and (not rows or late or (crashed and rows[0].check is not Check.FAILED)):
         rows = missing_rows(request, rows, str(error), evidence, crashed=crashed)
     outcome = _outcome(rows, error)
     if isinstance(error, CrashedError) and end.output and end.outcome is not None:
         facts["output"] = end.output
-    return KernelRun(request, stored.header, rows, outcome, str(error or ""), scratch, facts), error
+    return KernelRun(request, stored.header, rows, outcome, str(error or ""), job.folder, facts), error
+
+
+def _error_of_second(second: SecondCheck) -> KernelmarkError | None:
+    if second.broken:
+        return UnavailableError(
+            f"the solution's answers could not be checked a second time, outside its process: {second.broken}"
+        )
+    if second.wrong:
+        return VerificationError(
+            "the solution passed in its own process, and its answers to values drawn after timing, checked"
+            f" outside it, are wrong: {second.wrong}"
+        )
+    return None
+
+
+def _told(second: SecondCheck) -> str:
+    if second.undone:
+        return f"no: {second.undone}"
+    return "yes, in a process that never loaded the solution" + (", and wrong" if second.wrong else "")
 
 
 def _outcome(rows: tuple[Row, ...], error: KernelmarkError | None) -> str:
@@ -201,8 +251,6 @@ def _facts(scratch: Path) -> dict[str, Any]:
 
 def _stored(run: KernelRun, command: tuple[str, ...]) -> KernelRun:
     """Write the run as every other way in does, in a folder of its own below the output folder."""
-    from dataclasses import replace
-
     from kernelmark.harness.provenance import now
     from kernelmark.report import write_reports
 

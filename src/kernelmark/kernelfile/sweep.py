@@ -1,4 +1,4 @@
-"""A benchmark over several sizes: each in a worker of its own, so that one that crashes is one row.
+"""A benchmark over several sizes, in one worker; a size that fails is one row, and the next has a new worker.
 
 What was measured is kept, so that a sweep that is started again goes on where it stopped.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import KernelmarkError, TimingError, UsageError, VerificationError
+from kernelmark.kernelfile.isolation import Processes
 from kernelmark.kernelfile.request import Request
 from kernelmark.kernelfile.run import benchmark
 
@@ -89,32 +90,34 @@ def run_sweep(
     kept = _kept(request.output_dir / SWEEP_JSON)
     points: list[Point] = []
     first_error: KernelmarkError | None = None
-    for size in sizes:
-        label = ",".join(f"{name}={value}" for name, value in size.items())
-        each = replace(
-            request,
-            values={**request.values, **size},
-            output_dir=request.output_dir / "sweep" / label,
-        )
-        fingerprint = _fingerprint(each)
-        if fingerprint in kept:
-            point = Point(size, fingerprint, kept[fingerprint], kept=True)
-        else:
-            error = _run(each, command)
-            first_error = _worse(first_error, error)
-            page = each.output_dir / "benchmark.json"
-            point = Point(size, fingerprint, json.loads(page.read_text(encoding="utf-8")))
-        points.append(point)
-        write_sweep(request.output_dir, points)
-        told(point)
+    with Processes(keep_worker=True) as processes:
+        for size in sizes:
+            each = _at(request, size)
+            fingerprint = _fingerprint(each)
+            if fingerprint in kept:
+                point = Point(size, fingerprint, kept[fingerprint], kept=True)
+            else:
+                first_error = _worse(first_error, _run(each, command, processes))
+                page = each.output_dir / "benchmark.json"
+                point = Point(size, fingerprint, json.loads(page.read_text(encoding="utf-8")))
+            points.append(point)
+            write_sweep(request.output_dir, points)
+            told(point)
     if first_error is not None:
         raise first_error
     return points
 
 
-def _run(request: Request, command: tuple[str, ...]) -> KernelmarkError | None:
+def _at(request: Request, size: Mapping[str, str]) -> Request:
+    label = ",".join(f"{name}={value}" for name, value in size.items())
+    return replace(
+        request, values={**request.values, **size}, output_dir=request.output_dir / "sweep" / label
+    )
+
+
+def _run(request: Request, command: tuple[str, ...], processes: Processes) -> KernelmarkError | None:
     try:
-        benchmark(request, command=command)
+        benchmark(request, command=command, processes=processes)
     except (VerificationError, TimingError) as error:
         return error
     return None

@@ -1,27 +1,16 @@
 """The process in which a solution runs: loads, checks and times, and leaves records and an outcome in a folder.
 
-Its outer frame turns whatever happens into the outcome. It prints nothing of its own and writes no report:
-statistics, verdict and report are the parent's.
+It prints nothing of its own and writes no report: statistics, verdict and report are the parent's.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import json
-import sys
-import traceback as tracebacks
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-from kernelmark.errors import KernelmarkError, UnavailableError, UsageError
 from kernelmark.harness import Session, SessionOptions, run_plan, use_session
-from kernelmark.kernelfile.arguments import scalars_of, signature_of
-from kernelmark.kernelfile.ctype import number
-from kernelmark.kernelfile.handover import FACTS, OUTCOME, READY, Outcome
-from kernelmark.kernelfile.languages import LANGUAGES, Language, LanguageEntry
+from kernelmark.kernelfile.handover import FACTS, READY, TIMED, Job, Outcome, write_json
+from kernelmark.kernelfile.jobs import Orders, ended, serve
 from kernelmark.kernelfile.request import SOLUTION, Request
 from kernelmark.timing import Budget, open_timer
 
@@ -29,35 +18,40 @@ __all__ = ["budget_of", "timer_for", "work"]
 
 _BLOCKS = 10
 
+Notes = dict[str, list[str]]
 
-def work(request: Request, library: Path | None, scratch: Path) -> Outcome:
-    """Carry out ``request``; the rows go to the run in ``scratch``, and so does the outcome."""
-    notes: dict[str, list[str]] = {}
+
+def work(job: Job, seed: Callable[[], int] | None = None) -> Outcome:
+    """Carry out ``job``; the rows go to the run in its folder.
+
+    Args:
+        job: What to do.
+        seed: Gives, once the timing is over, what the values of the second check are drawn with; without it
+            no answers are left for one.
+    """
+    notes: Notes = {}
     try:
-        _work(request, library, scratch, notes)
-        outcome = Outcome(notes=notes)
+        _work(job, seed, notes)
     except BaseException as error:  # the outermost frame: everything becomes the outcome
         if isinstance(error, KeyboardInterrupt):
             raise
-        text = "".join(tracebacks.format_exception(error))
-        outcome = Outcome(type(error).__name__, _message(error), text, notes)
-    _write(scratch / OUTCOME, asdict(outcome))
-    return outcome
+        return ended(error, notes)
+    return Outcome(notes=notes)
 
 
-def _work(request: Request, library: Path | None, scratch: Path, notes: dict[str, list[str]]) -> None:
-    entry = LANGUAGES[request.language]
-    interpreted = request.language is Language.TRITON and request.device == "cpu"
-    device = _device(request, entry, interpreted=interpreted)
+def _work(job: Job, seed: Callable[[], int] | None, notes: Notes) -> None:
+    from kernelmark.kernelfile.preparing import device_of
+
+    request, device = job.request, device_of(job.request)
     timer = timer_for(request, device)
     session = Session(
         SessionOptions(
             device=device,
             timer=timer,
-            verify_only=interpreted,
+            verify_only=request.interpreted,
             cache=request.cache,
             budget=budget_of(request),
-            out=scratch,
+            out=job.folder,
             ceilings=False,
         )
     )
@@ -65,41 +59,21 @@ def _work(request: Request, library: Path | None, scratch: Path, notes: dict[str
         # everything a reading rests on is loaded and taken hold of before any file of the user's is
         open_timer(timer, session.device)
         session.start()
-        (scratch / READY).touch()
+        (job.folder / READY).touch()
         try:
-            _compare(request, library, scratch, session, notes)
+            _compare(job, seed, session, notes)
         finally:
             session.close()
 
 
-def _compare(
-    request: Request, library: Path | None, scratch: Path, session: Session, notes: dict[str, list[str]]
-) -> None:
+def _compare(job: Job, seed: Callable[[], int] | None, session: Session, notes: Notes) -> None:
+    from kernelmark.kernelfile.answers import leave_answers
     from kernelmark.kernelfile.binding import bind
-    from kernelmark.kernelfile.buffers import infer_sizes
-    from kernelmark.kernelfile.reference import Reference, tolerances_of
-    from kernelmark.kernelfile.solutions import LibrarySolution, ModuleSolution
+    from kernelmark.kernelfile.preparing import prepare
 
-    device = session.device.torch_name
-    facts: dict[str, Any] = {"device": device, "timer": session.timer_name}
-    reference = Reference.load(request.ref)
-    tolerances = tolerances_of(reference, request.atol, request.rtol)
-    facts["tolerances"] = asdict(tolerances)
-    inferred: frozenset[str] = frozenset()
-    if library is not None:
-        signature = signature_of(request)
-        scalars = scalars_of(request, signature)
-        sizes = infer_sizes(signature, scalars, reference.shapes(scalars), request.ptr_size)
-        facts |= {"buffers": sizes.describe(), "buffers_from": sizes.how}
-        inferred = sizes.inferred
-        solution: Any = LibrarySolution(library, signature, scalars, sizes, device)
-        names = {each.name for each in signature.parameters}
-    else:
-        solution = ModuleSolution(request.solution, _values(request), device)
-        names = set()
-    _write(scratch / FACTS, facts)
-    extra = _only_for_the_reference(request, reference.function, names)
-    bound = bind(request, solution, reference, tolerances=tolerances, extra=extra, inferred=inferred)
+    prepared = prepare(job.request, job.library, session.device.torch_name)
+    write_json(job.folder / FACTS, {**prepared.facts, "timer": session.timer_name})
+    bound = bind(job.request, prepared)
     notes |= bound.notes
     if session.options.verify_only:
         notes.setdefault(SOLUTION, []).append(
@@ -113,6 +87,16 @@ def _compare(
         told = bound.compiled.note() if bound.compiled is not None else None
         if told:
             notes["torch-compile"] = [told]
+    if seed is not None:
+        (job.folder / TIMED).touch()
+        leave_answers(
+            bound.own,
+            prepared.solution,
+            inout=prepared.reference.inout,
+            seed=seed(),
+            folder=job.folder,
+            ours=job.library is not None,
+        )
 
 
 def budget_of(request: Request) -> Budget:
@@ -130,67 +114,9 @@ def timer_for(request: Request, device: str) -> str | None:
     return request.timer or ("device_events" if device.startswith("cuda") else None)
 
 
-def _device(request: Request, entry: LanguageEntry, *, interpreted: bool) -> str:
-    if entry.runs_on == "cpu" or interpreted:
-        if request.device not in ("auto", "cpu"):
-            raise UsageError(f"--device={request.device}: {entry.backend} runs on the CPU")
-        return "cpu"
-    if entry.runs_on == "any" and request.device != "auto":
-        return request.device
-    import torch
-
-    if torch.cuda.is_available():
-        if request.device not in ("auto", "cuda") and not request.device.startswith("cuda:"):
-            raise UsageError(f"--device={request.device}: {entry.backend} runs on CUDA devices")
-        return request.device if ":" in request.device else f"cuda:{request.gpu}"
-    if entry.runs_on == "any":
-        return "auto"
-    advice = {
-        Language.TRITON: "; a file that only uses torch runs here with --implementation=torch, and with"
-        " --device=cpu Triton's interpreter verifies it, untimed",
-    }.get(request.language, "")
-    raise UnavailableError(f"{entry.backend} needs a CUDA device, and torch finds none here{advice}")
-
-
-def _values(request: Request) -> dict[str, Any]:
-    return {name: number(text) for name, text in request.values.items()}
-
-
-def _only_for_the_reference(
-    request: Request, function: Callable[..., Any], known: set[str]
-) -> dict[str, Any]:
-    import inspect
-
-    explicit = inspect.signature(function).parameters
-    values = _values(request)
-    return {
-        name: value for name, value in values.items() if name not in known and (name in explicit or known)
-    }
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"it called sys.exit({error.code!r})"
-    if isinstance(error, KernelmarkError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
-
-
-def _write(path: Path, value: Any) -> None:
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(value), encoding="utf-8")
-    draft.replace(path)
-
-
-def _main(arguments: list[str]) -> None:
-    faulthandler.enable()
-    scratch = Path(arguments[0])
-    told = json.loads((scratch / "request.json").read_text(encoding="utf-8"))
-    library = Path(told["library"]) if told["library"] else None
-    work(Request.from_json(told["request"]), library, scratch)
-    with suppress(OSError):
-        sys.stdout.flush()
+def _carry_out(job: Job, orders: Orders) -> Outcome:
+    return work(job, orders.seed)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    serve(_carry_out)

@@ -318,8 +318,8 @@ def test_samples_that_add_up_to_more_time_than_there_was_are_reported_without_ti
 ) -> None:
     from kernelmark.kernelfile import run as running
 
-    def forge(request, library, scratch):
-        end = honest(request, library, scratch)
+    def forge(job, processes):
+        end = honest(job, processes)
         return dataclasses.replace(end, wall_s=1e-9)
 
     honest = running._run

@@ -73,6 +73,41 @@ def test_sizes_that_fail_are_lines_and_the_others_are_still_measured(asked, tmp_
         run_sweep(asked(SOLUTION), parse_sweep(["N=3,4"]))
 
 
+DYING = """
+import os, torch
+from pathlib import Path
+
+def setup(N, **kwargs):
+    with open(Path(__file__).with_name("pids"), "a") as stream:
+        stream.write(f"{N} {os.getpid()}\\n")
+    return {"inputs": {"x": torch.randn(N), "out": torch.empty(N)}, "outputs": ["out"]}
+
+def run_kernel(x, out):
+    if len(x) == 5:
+        print("about to die", flush=True)
+        os._exit(9)
+    torch.mul(x, 2, out=out)
+"""
+
+
+def test_one_worker_measures_all_sizes_and_a_size_that_kills_it_is_followed_by_a_new_one(
+    asked, tmp_path: Path
+) -> None:
+    with pytest.raises(CrashedError, match=r"status 9(.|\n)*about to die"):
+        run_sweep(asked(DYING, isolation=True), parse_sweep(["N=3,4,5,6,7"]))
+    points = json.loads((tmp_path / "out" / "sweep.json").read_text())["points"]
+    outcomes = ["measured", "measured", "crashed", "measured", "measured"]
+    assert [each["found"]["outcome"] for each in points] == outcomes
+    lines = [line.split() for line in (tmp_path / "pids").read_text().splitlines()]
+    workers = {size: {pid for each, pid in lines if each == size} for size, _ in lines}
+    assert workers["3"] == workers["4"] == workers["5"]
+    assert workers["6"] == workers["7"] != workers["5"]
+    assert all(len(pids) == 1 for pids in workers.values())
+    # each size's last words are its own
+    page = (tmp_path / "out" / "sweep" / "N=6" / "benchmark.md").read_text()
+    assert "about to die" not in page
+
+
 def test_a_name_is_swept_or_given(asked) -> None:
     with pytest.raises(UsageError, match="leave one"):
         run_sweep(asked(SOLUTION, values={"N": "3"}), parse_sweep(["N=4"]))

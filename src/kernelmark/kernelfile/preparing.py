@@ -1,0 +1,115 @@
+"""What the worker and the judge both make of a request: device, reference, tolerances, buffers, arguments.
+
+Both draw the same values from the same seed, since both come here. Nothing of the solution's is loaded here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.kernelfile.arguments import scalars_of, signature_of
+from kernelmark.kernelfile.buffers import infer_sizes
+from kernelmark.kernelfile.ctype import number
+from kernelmark.kernelfile.languages import LANGUAGES, Language
+from kernelmark.kernelfile.reference import Reference, Tolerances, tolerances_of
+from kernelmark.kernelfile.request import Request
+from kernelmark.kernelfile.solutions import LibrarySolution, ModuleSolution, Solution
+from kernelmark.verify import Elementwise, Exact
+
+__all__ = ["Prepared", "device_of", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with its reference loaded and its arguments known."""
+
+    reference: Reference
+    tolerances: Tolerances
+    solution: Solution
+    extra: dict[str, Any]
+    """Values that only the reference takes."""
+    inferred: frozenset[str]
+    """Buffers whose size was guessed, which may therefore be larger than the answer."""
+    facts: dict[str, Any]
+    """What the report says about how it came about."""
+
+    @property
+    def declaration(self) -> Exact:
+        """How outputs are compared."""
+        return Exact(tolerance=Elementwise(self.tolerances.atol, self.tolerances.rtol))
+
+
+def prepare(request: Request, library: Path | None, device: str) -> Prepared:
+    """Load the reference and decide the arguments.
+
+    Raises:
+        UsageError: the files and values do not fit each other.
+    """
+    # the reference may draw something when it is imported, or in shapes()
+    torch.manual_seed(request.seed)
+    reference = Reference.load(request.ref)
+    tolerances = tolerances_of(reference, request.atol, request.rtol)
+    facts: dict[str, Any] = {"device": device, "tolerances": asdict(tolerances)}
+    inferred: frozenset[str] = frozenset()
+    if library is not None:
+        signature = signature_of(request)
+        scalars = scalars_of(request, signature)
+        sizes = infer_sizes(signature, scalars, reference.shapes(scalars), request.ptr_size)
+        facts |= {"buffers": sizes.describe(), "buffers_from": sizes.how}
+        inferred = sizes.inferred
+        solution: Solution = LibrarySolution(library, signature, scalars, sizes, device)
+        names = {each.name for each in signature.parameters}
+    else:
+        solution = ModuleSolution(request.solution, _values(request), device)
+        names = set()
+    extra = _only_for_the_reference(request, reference.function, names)
+    return Prepared(reference, tolerances, solution, extra, inferred, facts)
+
+
+def device_of(request: Request) -> str:
+    """Give the device that the request runs on, by the name that opens it.
+
+    Raises:
+        UsageError: the language does not run on the device that is asked for.
+        UnavailableError: there is no such device here.
+    """
+    entry = LANGUAGES[request.language]
+    if entry.runs_on == "cpu" or request.interpreted:
+        if request.device not in ("auto", "cpu"):
+            raise UsageError(f"--device={request.device}: {entry.backend} runs on the CPU")
+        return "cpu"
+    if entry.runs_on == "any" and request.device != "auto":
+        return request.device
+    if torch.cuda.is_available():
+        if request.device not in ("auto", "cuda") and not request.device.startswith("cuda:"):
+            raise UsageError(f"--device={request.device}: {entry.backend} runs on CUDA devices")
+        return request.device if ":" in request.device else f"cuda:{request.gpu}"
+    if entry.runs_on == "any":
+        return "auto"
+    advice = {
+        Language.TRITON: "; a file that only uses torch runs here with --implementation=torch, and with"
+        " --device=cpu Triton's interpreter verifies it, untimed",
+    }.get(request.language, "")
+    raise UnavailableError(f"{entry.backend} needs a CUDA device, and torch finds none here{advice}")
+
+
+def _values(request: Request) -> dict[str, Any]:
+    return {name: number(text) for name, text in request.values.items()}
+
+
+def _only_for_the_reference(
+    request: Request, function: Callable[..., Any], known: set[str]
+) -> dict[str, Any]:
+    explicit = inspect.signature(function).parameters
+    return {
+        name: value
+        for name, value in _values(request).items()
+        if name not in known and (name in explicit or known)
+    }
