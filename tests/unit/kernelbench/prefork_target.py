@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import subprocess
 import sys
 import time
@@ -42,9 +43,9 @@ def hang() -> int:
 
 def allocate() -> int:
     try:
-        bytearray(2 << 30)
-    except MemoryError:
-        print("MemoryError")
+        mmap.mmap(-1, 2 << 30).close()  # not touched, so that nothing is written
+    except OSError as error:
+        print(error)
         return 5
     return 0
 

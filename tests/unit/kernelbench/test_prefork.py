@@ -52,7 +52,7 @@ def test_a_process_that_dies_of_a_signal_says_which_and_the_next_one_runs(
 @pytest.mark.spec("L12")
 def test_a_process_that_hangs_is_ended_with_what_it_started(server: Prefork, tmp_path: Path) -> None:
     begin = time.monotonic()
-    ended = run(server, tmp_path, "hang", limits=Limits(time_s=0.5))
+    ended = run(server, tmp_path, "hang", limits=Limits(time_s=3))
     assert ended.timed_out
     assert time.monotonic() - begin < 15
     grandchild = int(ended.output.split()[-1])
@@ -66,7 +66,7 @@ def state_of(pid: int) -> str:
 def test_an_allocation_beyond_the_limit_fails_in_the_process(server: Prefork, tmp_path: Path) -> None:
     ended = run(server, tmp_path, "memory", limits=Limits(time_s=20, memory_bytes=1 << 30))
     assert ended.code == 5
-    assert "MemoryError" in ended.output
+    assert "Cannot allocate memory" in ended.output
     assert run(server, tmp_path, "memory").code == 0
 
 
