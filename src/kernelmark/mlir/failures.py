@@ -75,6 +75,7 @@ _OP = (
     re.compile(r"'([\w]+\.[\w.]+)' op "),
     re.compile(r"Operation not supported: ([\w.:]+)"),
     re.compile(r"unregistered operation '([\w.]+)'"),
+    re.compile(r'see current operation:\s*(?:%[^=\n]*= )?"?([a-z_]\w*\.[\w.]+)'),
 )
 _PLACE = re.compile(r'"((?:/|[A-Za-z]:\\)[^"\n]+\.py)":(\d+)')
 """A place as MLIR prints it: ``"/tmp/model.py":12:0``. Only Python files: others are the compiler's own."""

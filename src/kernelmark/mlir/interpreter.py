@@ -16,7 +16,7 @@ __all__ = ["ENTRY", "TransformError", "apply_sequence", "sequence"]
 ENTRY = "__transform_main"
 """The named sequence that is applied; the name that MLIR's own interpreter looks for."""
 
-_PLACE = re.compile(r'loc\("-":(\d+):\d+\)')
+_PLACE = re.compile(r'"-":(\d+):\d+')
 
 
 @dataclass(eq=False)
@@ -52,13 +52,13 @@ def apply_sequence(module: Module, text: str) -> None:
         try:
             transforms = ir.Module.parse(text)
         except (ir.MLIRError, ValueError) as error:
-            diagnostics = said.take().strip() or str(error)
+            diagnostics = _joined(error, said.take())
             raise TransformError(f"the text cannot be parsed: {diagnostics}", _line(diagnostics)) from error
         entry = _entry(transforms)
         try:
             interpreter.apply_named_sequence(module.operation, entry, transforms.operation)
         except (ir.MLIRError, ValueError) as error:
-            diagnostics = "\n".join(part for part in (str(error), said.take().strip()) if part)
+            diagnostics = _joined(error, said.take())
             raise TransformError(diagnostics, _line(diagnostics)) from error
 
 
@@ -67,6 +67,10 @@ def _entry(transforms: Module) -> object:
         if operation.operation.name == "transform.named_sequence" and operation.sym_name.value == ENTRY:
             return operation.operation
     raise TransformError(f"the text has no transform.named_sequence @{ENTRY}")
+
+
+def _joined(error: Exception, said: str) -> str:
+    return "\n".join(part for part in (str(error).strip(), said.strip()) if part)
 
 
 def _line(diagnostics: str) -> int | None:

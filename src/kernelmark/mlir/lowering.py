@@ -103,7 +103,7 @@ def _run(step: Step, module: Module, target: Target) -> None:
     """Take one step; whatever it raises becomes an error that names it."""
     try:
         if isinstance(step, PassStep):
-            _run_pass(step, module)
+            _run_pass(step.text, module)
         elif isinstance(step, TransformStep):
             find_function(step.function)(module, target=target, **step.parameters)
         else:
@@ -114,6 +114,8 @@ def _run(step: Step, module: Module, target: Target) -> None:
         raise failure(Stage.LOWER, message, op=error.op, source=error.source) from error
     except KernelmarkError:
         raise
+    except _PassError as error:
+        raise _failed(step, "failed", str(error)) from error.__cause__
     except TransformError as error:
         line = f" (line {error.line} of the text)" if error.line and isinstance(step, TransformStep) else ""
         raise _failed(step, f"stopped{line}", str(error), line=error.line) from error
@@ -121,15 +123,18 @@ def _run(step: Step, module: Module, target: Target) -> None:
         raise _failed(step, f"raised {type(error).__name__}", str(error)) from error
 
 
-def _run_pass(step: PassStep, module: Module) -> None:
+class _PassError(Exception):
+    """What MLIR says of a pass that failed."""
+
+
+def _run_pass(text: str, module: Module) -> None:
     ir, passmanager = bindings("ir"), bindings("passmanager")
     with module.context, captured_stderr() as said:
-        manager = passmanager.PassManager.parse(f"builtin.module({step.text})")
+        manager = passmanager.PassManager.parse(f"builtin.module({text})")
         try:
             manager.run(module.operation)
         except ir.MLIRError as error:
-            diagnostics = "\n".join(part for part in (str(error), said.take().strip()) if part)
-            raise _failed(step, "failed", diagnostics) from error
+            raise _PassError("\n".join(part for part in (str(error), said.take().strip()) if part)) from error
 
 
 def _text_of(step: TransformFileStep) -> str:
@@ -163,7 +168,7 @@ _OPERATION = re.compile(r'^\s*(?:%[^=\n]*= )?"?([a-z_]\w*\.[a-z]\w*)', re.MULTIL
 
 def _operations(module: Module) -> frozenset[str]:
     """Give the names of the operations that the module holds."""
-    # From its text: a walk in Python takes 40 us an operation, and a net in the LLVM dialect has 100,000.
+    # From its text: a walk in Python takes 40 µs an operation, and a net in the LLVM dialect has 100,000.
     text = module.operation.get_asm(large_elements_limit=8)
     # Large constants stand in a section of their own after the module; their names look like operations.
     return frozenset(_OPERATION.findall(text.partition("\n{-#")[0]))
