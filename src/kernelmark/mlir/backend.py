@@ -21,7 +21,6 @@ from torch._dynamo.utils import counters
 from kernelmark.errors import ModelError, ScheduleError, UnavailableError, UsageError
 from kernelmark.manifest.near import suggestion
 from kernelmark.mlir.descriptors import find_schedule
-from kernelmark.mlir.elements import Element
 from kernelmark.mlir.execution import Compiled, compile_lowered
 from kernelmark.mlir.failures import Stage
 from kernelmark.mlir.graph_calls import (
@@ -35,7 +34,6 @@ from kernelmark.mlir.graph_calls import (
 )
 from kernelmark.mlir.ingress import import_graph
 from kernelmark.mlir.lowering import Observer, lower
-from kernelmark.mlir.signature import Signature
 from kernelmark.mlir.targets import Target, detect, override, require_here
 
 __all__ = ["NAME", "Backend", "BackendOptions", "Direction", "Subgraph", "kernelmark_mlir"]
@@ -198,7 +196,7 @@ class Backend:
         options = self.options
         schedule = find_schedule(
             options.pipeline,
-            element_of(imported.signature),
+            imported.signature.main_element,
             self.target,
             roots=options.roots,
             values=options.params or None,
@@ -224,15 +222,6 @@ def kernelmark_mlir(
 ) -> Callable[..., Any]:
     """Compile one graph of dynamo's with the options that ``torch.compile`` was given."""
     return Backend(BackendOptions.read(options))(graph, example_inputs)
-
-
-def element_of(signature: Signature) -> Element:
-    """Give the floating-point type that most bytes of arguments and results have, for looking up a schedule."""
-    volume: dict[Element, int] = {}
-    for each in (*signature.arguments, *signature.results):
-        if each.type.element.is_float:
-            volume[each.type.element] = volume.get(each.type.element, 0) + each.type.nbytes
-    return max(volume, key=lambda element: volume[element], default=Element.F32)
 
 
 def _timed(subgraph: Subgraph, stage: Stage, work: Callable[[], Any]) -> Any:

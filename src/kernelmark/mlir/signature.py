@@ -113,6 +113,15 @@ class Signature:
         """The results that the model returns; without those that only write an argument."""
         return tuple(each for each in self.results if each.writes is None)
 
+    @property
+    def main_element(self) -> Element:
+        """The floating-point type that most bytes of arguments and results have; f32 where there is none."""
+        volume: dict[Element, int] = {}
+        for each in (*self.arguments, *self.results):
+            if each.type.element.is_float:
+                volume[each.type.element] = volume.get(each.type.element, 0) + each.type.nbytes
+        return max(volume, key=lambda element: volume[element], default=Element.F32)
+
     def index_of(self, name: str) -> int:
         """Give the position of the argument called ``name``."""
         for index, argument in enumerate(self.arguments):
