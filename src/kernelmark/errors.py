@@ -229,4 +229,12 @@ class InstrumentConflictError(TimingError):
 
 
 class DistributedError(KernelmarkError):
-    """A rank left, does not answer, or was asked for something else than the others; names it where known."""
+    """A rank left, does not answer, or was asked for something else than the others; names it where known.
+
+    ``measured`` holds what all ranks had measured before, in the shape of the result: ``impls``, ``round_samples``,
+    ``samples`` and ``ranks`` of whole rounds.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.measured: dict[str, Any] = {}

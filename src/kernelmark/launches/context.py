@@ -91,10 +91,12 @@ class DistributedBenchContext:
             device: Where this rank's launches run; without it the current CUDA device where the group connects
                 GPUs, else the CPU.
             timeout_s: The longest that one rank may keep the others waiting, for its builders too. A rank that
-                dies or hangs is found out, and named, within about twice this.
+                dies or hangs is found out, and named, within about twice this. On GPUs the devices of the others,
+                which wait for it in a kernel, are freed by aborting NCCL in their processes.
 
         Raises:
             UsageError: there is no process group, or a value is none.
+            DistributedError: the ranks, or their devices, cannot meet.
         """
         if (
             isinstance(timeout_s, bool)
@@ -118,7 +120,11 @@ class DistributedBenchContext:
 
 @contextmanager
 def leaving_on_error(context: Any) -> Iterator[None]:
-    """Tell the others when this rank fails; not when the others are what failed."""
+    """Tell the others when this rank fails; not when the others are what failed.
+
+    A launch also fails because another rank is gone: NCCL then raises an error of its own. Telling the others finds
+    that out, and who it was is the error that says more.
+    """
     leave = context.leave if isinstance(context, DistributedBenchContext) else None
     try:
         yield
@@ -128,6 +134,11 @@ def leaving_on_error(context: Any) -> Iterator[None]:
         if leave is not None:
             try:
                 leave(f"{type(error).__name__}: {error}")
+            except DistributedError as gone:
+                gone.measured = getattr(error, "measured", {})
+                for note in getattr(error, "__notes__", ()):
+                    gone.add_note(note)
+                raise gone from error
             except Exception as second:  # noqa: BLE001 - told with the first error, which says more
                 error.add_note(f"telling the other ranks failed too: {second!r}")
         raise

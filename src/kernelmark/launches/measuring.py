@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
@@ -16,10 +16,11 @@ from kernelmark.launches.building import Built, build_references, report_baselin
 from kernelmark.launches.context import DistributedBenchContext
 from kernelmark.launches.options import LaunchPlan
 from kernelmark.launches.ranks import Ranks, slowest
-from kernelmark.launches.result import Measured, RankReadings, Setting, make_result
+from kernelmark.launches.result import Measured, RankReadings, Setting, make_result, what_was_kept
 from kernelmark.launches.timers import Choice, choose_timer, open_chosen
 from kernelmark.records import PassRecord
 from kernelmark.timing import Call, FixedCounts, RoundsOptions, Timer, time_in_rounds
+from kernelmark.units import NS_PER_US, format_time
 
 __all__ = ["DISTRIBUTED_COUNTS", "measure_plan", "open_launch_device"]
 
@@ -96,24 +97,20 @@ def _measure_together(
     probe = measure_probe(device, flush=flush)
     sleep = _gpu_sleep(device)
     readings = _Exchange(ranks, tells_gap=timer.tells_gap)
-    timed = time_in_rounds(
-        _calls(plan, built),
-        device,
-        timer=timer,
-        options=RoundsOptions(
-            DISTRIBUTED_COUNTS,
-            rounds=plan.options.rounds,
-            cooldown_s=plan.options.cooldown_s,
-            before=_Before(flush, sleep, context.barrier),
-        ),
-        after_pass=readings,
+    options = RoundsOptions(
+        DISTRIBUTED_COUNTS,
+        rounds=plan.options.rounds,
+        cooldown_s=plan.options.cooldown_s,
+        before=_Before(flush, sleep, context.barrier),
     )
+    with _keeping(readings):
+        timed = time_in_rounds(_calls(plan, built), device, timer=timer, options=options, after_pass=readings)
     measured = {
         name: Measured(
             each,
             samples_ns=tuple(slowest(by_sample) for by_sample in readings.by_sample[name]),
             statistic=median,
-            ranks=RankReadings(tuple(readings.by_sample[name]), tuple(readings.gaps[name])),
+            ranks=readings.of(name),
         )
         for name, each in timed.items()
     }
@@ -158,6 +155,10 @@ class _Exchange:
     by_sample: dict[str, list[tuple[tuple[float, ...], ...]]] = field(default_factory=dict)
     gaps: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
 
+    def of(self, name: str) -> RankReadings:
+        """Give what there is of one implementation."""
+        return RankReadings(tuple(self.by_sample[name]), tuple(self.gaps[name]))
+
     def __call__(self, name: str, record: PassRecord, result: object) -> None:
         for index, span in enumerate(record.latency_ns):
             if not (math.isfinite(span) and span > 0):
@@ -165,11 +166,25 @@ class _Exchange:
                     f"launch {index + 1} of {name!r} on rank {self.ranks.rank} read {span!r} ns, which is no time"
                 )
         together = tuple(self.ranks.values(span) for span in record.latency_ns)
-        self.by_sample.setdefault(name, []).append(together)
         gaps = self.gaps.setdefault(name, [])
+        self.by_sample.setdefault(name, []).append(together)
         if self.tells_gap:
             pairs = zip(record.latency_ns, record.device_busy_ns, strict=True)
             gaps.append(self.ranks.values(max(0.0, median(span - busy for span, busy in pairs))))
+
+
+@contextmanager
+def _keeping(readings: _Exchange) -> Iterator[None]:
+    """Tell with an error what all ranks had measured before it."""
+    try:
+        yield
+    except Exception as error:
+        kept = what_was_kept({name: readings.of(name) for name in readings.by_sample})
+        if kept:
+            medians = ", ".join(f"{name} {format_time(us * NS_PER_US)}" for name, us in kept["impls"].items())
+            error.add_note(f"measured by all ranks before: {medians}")
+        error.measured = kept  # type: ignore[attr-defined] - what a launch raised may become a DistributedError
+        raise
 
 
 def _calls(plan: LaunchPlan, built: Built) -> dict[str, Call]:
@@ -213,11 +228,14 @@ def _gpu_sleep(device: Device) -> Callable[[], object] | None:
 
 
 def _on_stream(context: DistributedBenchContext, device: Device) -> AbstractContextManager[Any]:
-    """Make the context's stream the current one, so that what precedes a launch is ordered before it."""
+    """Make the context's stream the current one, so that what precedes a launch is ordered before it.
+
+    A stream that torch does not know cannot be made current; its device can, and the sleep goes to the current one.
+    """
     if device.kind != "cuda":
         return nullcontext()
     import torch
 
-    return (
-        torch.cuda.stream(context.stream) if isinstance(context.stream, torch.cuda.Stream) else nullcontext()
-    )
+    if isinstance(context.stream, torch.cuda.Stream):
+        return torch.cuda.stream(context.stream)
+    return torch.cuda.device(device.torch_name)

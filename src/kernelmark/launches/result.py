@@ -16,12 +16,13 @@ from kernelmark.device import probe_verdict
 from kernelmark.errors import TimingError
 from kernelmark.harness.provenance import environment, now
 from kernelmark.launches.options import LaunchPlan
+from kernelmark.launches.ranks import slowest
 from kernelmark.launches.timers import Choice
 from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry
 from kernelmark.timing import TIMERS, BudgetedCounts, InRounds
 from kernelmark.units import NS_PER_US
 
-__all__ = ["PROTOCOL_VERSION", "Measured", "RankReadings", "Setting", "make_result"]
+__all__ = ["PROTOCOL_VERSION", "Measured", "RankReadings", "Setting", "make_result", "what_was_kept"]
 
 PROTOCOL_VERSION = 2
 """1: the first. 2: with the caches' state and the probe that shows it."""
@@ -105,6 +106,20 @@ def make_result(
     if setting.plan.distributed is not None:
         result["ranks"] = {name: _ranks(each.ranks) for name, each in measured.items() if each.ranks}
     return result
+
+
+def what_was_kept(by_name: Mapping[str, RankReadings]) -> dict[str, Any]:
+    """Give the part of a result that whole rounds of all ranks are enough for; nothing where there is none."""
+    samples = {name: [slowest(by_sample) for by_sample in each.by_sample] for name, each in by_name.items()}
+    rounds = {name: [median(each) for each in found] for name, found in samples.items()}
+    if not rounds:
+        return {}
+    return {
+        "impls": {name: fmean(values) / NS_PER_US for name, values in rounds.items()},
+        "round_samples": {name: _us(values) for name, values in rounds.items()},
+        "samples": {name: [_us(each) for each in found] for name, found in samples.items()},
+        "ranks": {name: _ranks(each) for name, each in by_name.items()},
+    }
 
 
 def _protocol(setting: Setting, measured: Mapping[str, Measured]) -> dict[str, Any]:

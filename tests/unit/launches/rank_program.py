@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +19,7 @@ import torch.distributed as dist
 
 import kernelmark
 from kernelmark.device import cpu
+from kernelmark.launches.torch_ranks import TorchRanks
 
 RANK, WORLD = int(sys.argv[1]), int(sys.argv[2])
 WARMUP = 5
@@ -32,18 +35,25 @@ def bench(context, funcs: dict, **options) -> None:
         result = kernelmark.bench(funcs, cooldown_s=0, distributed=context, **options)
         tell({"result": {key: result[key] for key in ("impls", "errors", "ranks", "benchmark_protocol")}})
     except Exception as error:  # noqa: BLE001 - the test looks at what each rank raised
-        tell({"error": type(error).__name__, "message": str(error)})
+        kept = getattr(error, "measured", None) or {}
+        notes = getattr(error, "__notes__", [])
+        tell({"error": type(error).__name__, "message": str(error), "measured": kept, "notes": notes})
 
 
-def at_launch(index: int, act: Callable[[], object]) -> Callable[[], None]:
-    """Give a launch of rank 1 that acts when it runs for the ``index``-th time; of the others, one that does not."""
+def at_launch(
+    index: int, act: Callable[[], object], *, of: int = 1, others: Any = None
+) -> Callable[[], None]:
+    """Give a launch that acts when it runs for the ``index``-th time on rank ``of``; the others may act too."""
     count = 0
 
     def launch() -> None:
         nonlocal count
         count += 1
-        if RANK == 1 and count == index:
-            act()
+        if count == index:
+            if of == RANK:
+                act()
+            elif others is not None:
+                others()
         time.sleep(0.0005)
 
     return launch
@@ -80,6 +90,62 @@ def one_after_the_other(connect: Callable[..., Any]) -> None:
 def four(connect: Callable[..., Any]) -> None:
     context = connect(timeout_s=60)
     bench(context, {"a": lambda: time.sleep(0.03 if RANK == 2 else 0.001)})
+    bench(context, {"crossing": crossing()})
+    broken = {"bad": lambda: fail(OSError("no such file")) if RANK == 2 else (lambda: time.sleep(0.0005))}
+    bench(context, {"a": lambda: time.sleep(0.0005)}, references=broken)
+    bench(context, {"a": lambda: time.sleep(0.002), "b": at_launch(8, killed, of=3)})
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Devices:
+    """Stands for devices that wait for each other: a host waits for its own, and only parting them frees it."""
+
+    def __init__(self, timeout_s: float) -> None:
+        ranks = TorchRanks(None, "cpu", timeout_s)
+        self.parted = threading.Event()
+        ranks._watch = ranks.watch_over(self.parted.set, limit_s=timeout_s)
+        self.context = kernelmark.DistributedBenchContext(
+            ranks.rank, ranks.world_size, ranks.barrier, ranks.max_reduce, ranks.stream, "cpu", ranks.leave
+        )
+
+    def wait(self) -> None:
+        if not self.parted.wait(100):
+            raise AssertionError("nothing parted the devices")
+
+    def bench(self, act: Callable[[], object], wait: Callable[[], object] | None = None) -> None:
+        """Rank 1 acts in its eighth launch, while the devices of the others wait for it; then all try again."""
+        launch = at_launch(8, act, others=wait or self.wait)
+        bench(self.context, {"a": lambda: time.sleep(0.001), "b": launch})
+        bench(self.context, {"a": lambda: None})
+
+
+def device_waits_for_one_that_was_killed(connect: Callable[..., Any]) -> None:
+    Devices(60).bench(killed)
+
+
+def device_waits_for_one_that_raised(connect: Callable[..., Any]) -> None:
+    Devices(60).bench(lambda: fail(ValueError("boom")))
+
+
+def device_waits_for_one_that_hangs(connect: Callable[..., Any]) -> None:
+    Devices(3).bench(lambda: time.sleep(3600))
+
+
+def launch_fails_since_its_peer_was_killed(connect: Callable[..., Any]) -> None:
+    devices = Devices(60)
+
+    def waits_and_fails() -> None:
+        devices.wait()
+        raise RuntimeError("the communicator was aborted")
+
+    devices.bench(killed, waits_and_fails)
+
+
+def device_waits_long_for_one_that_comes(connect: Callable[..., Any]) -> None:
+    bench(Devices(60).context, {"a": at_launch(8, lambda: time.sleep(3), others=lambda: time.sleep(3))})
 
 
 def dies(connect: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,11 +84,9 @@ def test_processes_with_different_lists_time_nothing(two) -> None:
 
 @pytest.mark.spec("X15")
 def test_a_launch_that_raises_in_one_process_ends_the_other_with_its_reason(two) -> None:
-    assert two[3][1] == {"error": "ValueError", "message": "boom"}
-    assert two[3][0] == {
-        "error": "DistributedError",
-        "message": "rank 1 left the benchmark: ValueError: boom",
-    }
+    assert (two[3][1]["error"], two[3][1]["message"]) == ("ValueError", "boom")
+    assert two[3][0]["error"] == "DistributedError"
+    assert two[3][0]["message"] == "rank 1 left the benchmark: ValueError: boom"
 
 
 @pytest.mark.spec("X15")
@@ -101,14 +100,49 @@ def test_after_all_of_this_the_same_ranks_measure_again(two) -> None:
     assert all(each["result"]["impls"]["a"] > 0 for each in two[5])
 
 
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """What four ranks tell of their scenarios, by scenario and rank; rank 3 is killed in the last one."""
+    with started(tmp_path_factory.mktemp("four"), "four", 4) as ranks:
+        told = [outcomes(rank) for rank in ranks[:3]]
+        printed, _ = ranks[3].communicate(timeout=LIMIT_S)
+        assert ranks[3].returncode == -signal.SIGKILL
+    told.append([json.loads(line) for line in printed.splitlines()] + [{}])
+    return [list(each) for each in zip(*told, strict=True)]
+
+
 @pytest.mark.spec("X14")
-def test_four_processes_name_the_slowest(tmp_path: Path) -> None:
-    with started(tmp_path, "four", 4) as ranks:
-        results = [outcomes(rank)[0]["result"] for rank in ranks]
-    for result in results:
-        assert result["ranks"]["a"]["slowest_rank"] == 2
-        assert result["impls"] == results[0]["impls"]
-        assert result["impls"]["a"] >= 30_000
+def test_four_processes_name_the_slowest(four) -> None:
+    for each in four[0]:
+        assert each["result"]["ranks"]["a"]["slowest_rank"] == 2
+        assert each["result"]["impls"] == four[0][0]["result"]["impls"]
+        assert each["result"]["impls"]["a"] >= 30_000
+
+
+@pytest.mark.spec("X14")
+def test_of_four_processes_the_slowest_of_each_sample_counts(four) -> None:
+    for each in four[1]:
+        assert each["result"]["impls"]["crossing"] >= 20_000
+        assert all(rank < 20_000 for rank in each["result"]["ranks"]["crossing"]["median"])
+
+
+@pytest.mark.spec("X15")
+def test_a_builder_that_fails_in_one_of_four_processes_is_an_error_in_all(four) -> None:
+    for each in four[2]:
+        assert each["result"]["errors"] == {"bad": "rank 2: OSError: no such file"}
+        assert list(each["result"]["impls"]) == ["a"]
+
+
+@pytest.mark.spec("X15")
+def test_a_rank_that_is_killed_ends_the_others_with_what_all_had_measured(four) -> None:
+    for each in four[3][:3]:
+        assert each["error"] == "DistributedError"
+        assert each["message"].startswith("rank 3 of 4 died: its process has ended (")
+        assert list(each["measured"]["impls"]) == ["a"]
+        assert each["measured"]["impls"]["a"] >= 2_000
+        assert [len(samples) for samples in each["measured"]["samples"]["a"]] == [30]
+        assert len(each["measured"]["ranks"]["a"]["median"]) == 4
+        assert any(note.startswith("measured by all ranks before: a ") for note in each["notes"])
 
 
 @pytest.mark.spec("X15")
@@ -125,7 +159,7 @@ def test_a_rank_that_dies_or_hangs_ends_the_others_within_the_limit_and_is_named
         assert building[1].poll() is None
     for first, again in left:
         assert first["error"] == again["error"] == "DistributedError"
-        assert first["message"].startswith("rank 1 of 3 does not answer: it died, hangs, or")
+        assert first["message"].startswith("rank 1 of 3 died: its process has ended (")
         assert "these ranks have lost each other" in again["message"]
     for error in (hung, built):
         assert error["error"] == "DistributedError"
@@ -142,3 +176,56 @@ def test_one_process_alone_evicts_what_this_cpu_needs(tmp_path: Path) -> None:
     assert told["result"]["impls"]["a"] >= 1_000
     assert told["result"]["ranks"]["a"]["slowest_rank"] == 0
     assert told["result"]["benchmark_protocol"]["flush_bytes"] == CpuDevice().flusher().size_bytes
+
+
+# --- devices that wait for each other ---------------------------------------------------------------
+
+
+@pytest.mark.spec("X15")
+@pytest.mark.parametrize(
+    "scenario", ["device_waits_for_one_that_was_killed", "launch_fails_since_its_peer_was_killed"]
+)
+def test_a_host_whose_device_waits_for_a_killed_rank_is_freed_and_names_it(
+    tmp_path: Path, scenario: str
+) -> None:
+    with started(tmp_path, scenario, 2) as ranks:
+        first, again = outcomes(ranks[0])
+        assert ranks[1].wait(LIMIT_S) == -signal.SIGKILL
+    assert first["error"] == again["error"] == "DistributedError"
+    assert first["message"].startswith("rank 1 of 2 died: its process has ended (")
+    assert list(first["measured"]["impls"]) == ["a"]
+    assert "these ranks have lost each other" in again["message"]
+
+
+@pytest.mark.spec("X15")
+def test_a_host_whose_device_waits_for_a_rank_that_raised_is_freed_with_its_reason(tmp_path: Path) -> None:
+    with started(tmp_path, "device_waits_for_one_that_raised", 2) as ranks:
+        first, second = (outcomes(rank) for rank in ranks)
+    assert first[0]["error"] == "DistributedError"
+    assert first[0]["message"] == "rank 1 left the benchmark: ValueError: boom"
+    assert list(first[0]["measured"]["impls"]) == ["a"]
+    assert (second[0]["error"], second[0]["message"]) == ("ValueError", "boom")
+    assert any(note.startswith("measured by all ranks before: a ") for note in second[0]["notes"])
+    for again in (first[1], second[1]):
+        assert "these ranks have lost each other" in again["message"]
+
+
+@pytest.mark.spec("X15")
+def test_a_host_whose_device_waits_for_a_rank_that_hangs_is_freed_at_the_time_limit(tmp_path: Path) -> None:
+    with started(tmp_path, "device_waits_for_one_that_hangs", 3) as ranks:
+        left = [outcomes(ranks[rank])[0] for rank in (0, 2)]
+        assert ranks[1].poll() is None
+    for told in left:
+        assert told["error"] == "DistributedError"
+        assert told["message"].startswith(
+            "rank 1 of 3 does not answer: it died, hangs, or is busy for longer"
+        )
+        assert "the device waited for the others until the time limit" in told["message"]
+
+
+@pytest.mark.spec("X15")
+def test_devices_whose_ranks_are_all_there_are_not_parted_however_long_a_launch_takes(tmp_path: Path) -> None:
+    with started(tmp_path, "device_waits_long_for_one_that_comes", 2) as ranks:
+        told = [outcomes(rank)[0] for rank in ranks]
+    assert all(each["result"]["impls"]["a"] < 1_000_000 for each in told)
+    assert max(told[0]["result"]["ranks"]["a"]["samples"][0][0]) > 3_000_000
