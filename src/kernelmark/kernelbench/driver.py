@@ -1,0 +1,204 @@
+"""Runs the kernels of a suite, each in a process of its own, and says what became of each; always to the end.
+
+A process runs the command for one model with the entry's sizes. The driver reads its exit status and its error
+message, nothing else of it, and keeps each outcome as it comes, so that a run can be taken up again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from kernelmark.errors import UsageError
+from kernelmark.kernelbench.prefork import Finished, Limits, Prefork
+from kernelmark.kernelbench.statuses import Outcome, Status
+from kernelmark.kernelbench.suite import Entry, Sizes
+
+__all__ = ["DriverOptions", "Ended", "arguments_for", "drive", "outcome_of", "read_outcomes"]
+
+OUTCOMES = "outcomes.jsonl"
+_SMOKE_PIPELINE = "loops"
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class DriverOptions:
+    """How a suite is run."""
+
+    root: Path
+    """The tree that holds the model files."""
+    out: Path
+    """Where logs, reports and outcomes go."""
+    dtype: str = "f32"
+    sizes: Sizes = Sizes.SUITE
+    benchmark: bool = False
+    smoke: bool = False
+    """Run the default lowering to loops, whatever the entry's pipeline is."""
+    torch_compile: bool = False
+    infer_shapes: bool = False
+    jobs: int = 1
+    limits: Limits = field(default_factory=lambda: Limits(time_s=300.0, memory_bytes=8 << 30))
+    extra: tuple[str, ...] = ()
+    """Handed on to the command for one model as they are."""
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise UsageError(f"--jobs {self.jobs}: at least one")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One kernel's end, with what to show of it."""
+
+    entry: Entry
+    outcome: Outcome
+    arguments: tuple[str, ...]
+    output: str
+    code: int
+
+
+def arguments_for(entry: Entry, options: DriverOptions) -> list[str]:
+    """Give the command line, without the program's name, that runs ``entry``.
+
+    Raises:
+        SuiteError: the entry has no sizes of the kind that was asked for.
+    """
+    run = entry.at(options.sizes)
+    pipeline = _SMOKE_PIPELINE if options.smoke else entry.pipeline
+    arguments = [str(options.root / entry.kernel), "--pipeline", pipeline, "--dtype", options.dtype]
+    if options.infer_shapes:
+        arguments += ["--infer-shapes"]
+    else:
+        arguments += ["--input-shapes", run.inputs(options.dtype), "--init-args", repr(list(run.init_args))]
+    if options.benchmark:
+        arguments += ["--benchmark"]
+        if run.gflops and not options.infer_shapes:
+            arguments += ["--gflops", run.gflops]
+    if options.torch_compile:
+        arguments += ["--torch-compile"]
+    if entry.tolerances is not None:
+        arguments += ["--atol", repr(entry.tolerances.atol), "--rtol", repr(entry.tolerances.rtol)]
+    arguments += ["--out", str(options.out / "kernels" / _name(entry))]
+    return [*arguments, *options.extra]
+
+
+def drive(
+    entries: Iterable[Entry],
+    options: DriverOptions,
+    server: Prefork,
+    *,
+    on_end: Callable[[Ended], None] = lambda _: None,
+    done: Sequence[Outcome] = (),
+) -> tuple[Outcome, ...]:
+    """Run every entry that is not among ``done``; give all outcomes in the suite's order.
+
+    ``on_end`` is called for each kernel as it ends, from one thread at a time.
+    """
+    entries = tuple(entries)
+    known = {outcome.kernel: outcome for outcome in done}
+    (options.out / "logs").mkdir(parents=True, exist_ok=True)
+    turn = threading.Lock()
+
+    def one(entry: Entry) -> Outcome:
+        if entry.kernel in known:
+            return known[entry.kernel]
+        ended = _run(entry, options, server)
+        with turn:
+            with open(options.out / OUTCOMES, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps(asdict(ended.outcome)) + "\n")
+            on_end(ended)
+        return ended.outcome
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(one, entry) for entry in entries]
+        try:
+            return tuple(future.result() for future in futures)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            server.close()
+            raise
+
+
+def read_outcomes(out: Path) -> tuple[Outcome, ...]:
+    """Read the outcomes of an earlier run, the last of each kernel; a line cut short by a kill is left out."""
+    file = out / OUTCOMES
+    if not file.is_file():
+        return ()
+    found: dict[str, Outcome] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            value = json.loads(line)
+            outcome = Outcome(**{**value, "status": Status(value["status"])})
+        except (ValueError, TypeError, KeyError):
+            continue
+        found[outcome.kernel] = outcome
+    return tuple(found.values())
+
+
+def outcome_of(entry: Entry, ended: Finished, *, limit_s: float) -> Outcome:
+    """Say what a process's end means for its kernel."""
+    status, message = _judge(ended, limit_s)
+    return Outcome(entry.kernel, entry.pipeline, status, message[:_SHOWN], round(ended.wall_s, 2))
+
+
+def _run(entry: Entry, options: DriverOptions, server: Prefork) -> Ended:
+    if entry.dtypes and options.dtype not in entry.dtypes:
+        message = f"the suite has it in {', '.join(entry.dtypes)} only"
+        outcome = Outcome(entry.kernel, entry.pipeline, Status.UNAVAILABLE, message)
+        return Ended(entry, outcome, (), "", 0)
+    arguments = arguments_for(entry, options)
+    if not (options.root / entry.kernel).is_file():
+        message = f"{options.root / entry.kernel} is not there"
+        return Ended(
+            entry,
+            Outcome(entry.kernel, entry.pipeline, Status.UNAVAILABLE, message),
+            tuple(arguments),
+            "",
+            3,
+        )
+    log = options.out / "logs" / f"{_name(entry)}.txt"
+    finished = server.run(arguments, log=log, limits=options.limits)
+    outcome = outcome_of(entry, finished, limit_s=options.limits.time_s)
+    return Ended(entry, outcome, tuple(arguments), log.read_text(errors="replace"), finished.code)
+
+
+_STAGE = re.compile(r"^error: (?:\S+: )?(import|lower|compile|run): ", re.MULTILINE)
+_ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
+_NO_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|can't allocate memory|Cannot allocate memory|not enough memory|CUDA out of memory"
+)
+_STAGES = {
+    "import": Status.IMPORT_FAILURE,
+    "lower": Status.LOWER_FAILURE,
+    "compile": Status.COMPILE_FAILURE,
+    "run": Status.RUN_FAILURE,
+}
+
+
+def _judge(ended: Finished, limit_s: float) -> tuple[Status, str]:
+    if ended.timed_out:
+        return Status.TIMEOUT, f"it did not end within {limit_s:g} s"
+    if ended.code == 0:
+        return Status.VERIFIED, ""
+    said = _ERROR.findall(ended.output)
+    message = said[-1] if said else (ended.output.splitlines() or ["it said nothing"])[-1]
+    if _NO_MEMORY.search(ended.output) or ended.code == -9:
+        return Status.OUT_OF_MEMORY, message
+    if ended.code < 0:
+        return Status.CRASH, f"signal {-ended.code}: {message}"
+    stage = _STAGE.search(ended.output)
+    if stage:
+        return _STAGES[stage[1]], message
+    return {1: Status.WRONG, 2: Status.UNAVAILABLE, 3: Status.UNAVAILABLE}.get(
+        ended.code, Status.CRASH
+    ), message
+
+
+def _name(entry: Entry) -> str:
+    return entry.kernel.removesuffix(".py").replace("/", "-")
