@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,9 @@ def compare(
         declaration = verification if verification is not None else _default(reference)
         case = Case(
             ours,
-            lambda: _Given(inputs, reference, declaration),
+            partial(
+                _Given, inputs, reference, declaration
+            ),  # no lambda: it may have to go to another process
             params=_params(inputs),
             count_copies=count_copies,
         )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ class Library:
     def _case(self, call: WorkloadCall, entry: Entry, op: type) -> Case:
         return Case(
             call.id,
-            lambda: entry.build(call),
+            partial(entry.build, call),  # no lambda: a case may have to go to another process
             op=call.op,
             op_class=op,
             library_name=self.name,

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kernelmark.errors import UnavailableError, UsageError, VerificationError
+from kernelmark.errors import InstrumentConflictError, UnavailableError, UsageError, VerificationError
 from kernelmark.harness.case import Case
 from kernelmark.harness.checking import Checked, check_all
+from kernelmark.harness.elsewhere import carry_out_elsewhere, conflict_here
 from kernelmark.harness.implementation import Implementation, Unavailable, as_implementation
 from kernelmark.harness.measuring import failed_rows, measure, rows_of, time_all
 from kernelmark.harness.plan import Plan, make_plan, named
@@ -109,12 +110,23 @@ class Runner:
 def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
     """Carry out a plan: verify, time, audit, summarise, record.
 
+    Where an earlier profiler keeps the timer from being used in this process, all of it is done in a process of
+    its own, if the plan can be sent there.
+
     Raises:
         VerificationError: a check failed, before or while timing; it carries the rows, which are recorded.
         TimingError: the instrument cannot vouch for a reading; the rows, without times, are recorded.
         Exception: whatever a timed call raises, unchanged; likewise.
     """
     session.start()
+    refusal = None
+    if conflict := conflict_here(session):
+        try:
+            found = carry_out_elsewhere(plan, session, op, conflict)
+        except InstrumentConflictError as error:  # it cannot be sent: what can be checked here still is
+            refusal = error
+        else:
+            return _record_elsewhere(plan, session, *found)
     checked = check_all(plan, session.device)
     if checked.failures:
         comparison = _record(session, plan, failed_rows(checked, op, _not_timed(checked)))
@@ -122,14 +134,33 @@ def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
     if session.options.verify_only:
         comparison = _record(session, plan, rows_of(checked, {}, {}, op))
     else:
-        comparison = _timed(plan, checked, session, op)
+        comparison = _timed(plan, checked, session, op, refusal=refusal)
     if session.options.require_baselines:
         _require_baselines(comparison)
     return comparison
 
 
-def _timed(plan: Plan, checked: Checked, session: Session, op: Any) -> Comparison:
+def _record_elsewhere(plan: Plan, session: Session, rows: list[Row], error: Exception | None) -> Comparison:
+    """Record what another process made of the plan, and raise what it raised."""
+    comparison = _record(session, plan, rows)
+    if isinstance(error, VerificationError):
+        error.comparison = comparison
+    if error is not None:
+        raise error
+    return comparison
+
+
+def _timed(
+    plan: Plan,
+    checked: Checked,
+    session: Session,
+    op: Any,
+    *,
+    refusal: InstrumentConflictError | None = None,
+) -> Comparison:
     try:
+        if refusal is not None:
+            raise refusal
         timings = time_all(checked, session)
     except Exception as error:
         _record(session, plan, failed_rows(checked, op, f"not timed: {type(error).__name__}: {error}"))

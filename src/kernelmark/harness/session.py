@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,19 @@ class Session:
         self.header: RunHeader | None = None
         self.profile: Profile | None = None
         """The ceilings of the device, known once the run has started; ``None`` where there are none."""
+        self.moved = False
+        """Whether this is a process of its own for a profiler, which is not moved once more."""
         self._device: Device | None = None
         self._writer: RunWriter | None = None
         self._closed = False
+
+    @classmethod
+    def continuing(cls, options: SessionOptions, header: RunHeader, profile: Profile | None) -> Session:
+        """Take part in a run that another process has described: its rows are kept here, and written there."""
+        session = cls(replace(options, out=None))
+        session.header, session.profile = header, profile
+        session.moved = True
+        return session
 
     @property
     def device(self) -> Device:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelmark.launches.context import DistributedBenchContext, leaving_on_error
+from kernelmark.launches.elsewhere import conflict_of, measure_elsewhere
 from kernelmark.launches.measuring import measure_plan, open_launch_device
 from kernelmark.launches.options import LaunchOptions, make_plan
 
@@ -49,6 +50,8 @@ def bench(
     Raises:
         UsageError: a value that no run could satisfy; nothing was launched or built.
         UnavailableError: this machine lacks the timer.
+        InstrumentConflictError: an earlier profiler keeps the timer from being used in this process, and the
+            launches cannot be sent to one of their own; nothing was launched or built.
         TimingError: the instrument cannot vouch for its readings.
         DistributedError: the ranks do not agree, or one of them is gone.
         Exception: whatever a launch raises, unchanged.
@@ -58,4 +61,7 @@ def bench(
         plan = make_plan(
             funcs, references=references, prepare=prepare, distributed=distributed, options=options
         )
-        return measure_plan(plan, open_launch_device(plan.distributed))
+        device = open_launch_device(plan.distributed)
+        if conflict := conflict_of(plan, device):
+            return measure_elsewhere(plan, device, conflict)
+        return measure_plan(plan, device)

@@ -32,6 +32,11 @@ class TimerEntry:
             return kind == "cuda"
         return self.serves == "any device" or kind not in SYNCHRONOUS_KINDS
 
+    @property
+    def uses_profiler(self) -> bool:
+        """Whether it reads through a profiler, of which one process can use one at a time."""
+        return self.serves == "NVIDIA devices"
+
     def load(self) -> type[Timer]:
         """Import the timer's module and return its class."""
         module, _, name = self.target.partition(":")
