@@ -20,9 +20,11 @@ from kernelmark.device import (
     is_out_of_memory,
     measure_probe,
     open_device,
+    probe_verdict,
 )
 from kernelmark.device import probe as probe_module
 from kernelmark.device.eviction import ReadFlusher
+from kernelmark.records import Cache
 from kernelmark.roofline import find_profile
 
 pytestmark = pytest.mark.gpu
@@ -78,6 +80,13 @@ def test_after_the_flush_a_read_is_cold(device: CudaDevice) -> None:
     assert reading.ratio > 1.5, reading
     assert flush_verdict(reading) == ""
     assert reading.flush_bytes >= 2 * torch.cuda.get_device_properties(0).L2_cache_size
+
+
+@pytest.mark.spec("T29")
+def test_with_warm_caches_a_second_read_is_faster(device: CudaDevice) -> None:
+    reading = measure_probe(device, cache=Cache.WARM)
+    assert reading.ratio > 1.3, reading
+    assert probe_verdict(reading, Cache.WARM) == ""
 
 
 @pytest.mark.spec("T29")
