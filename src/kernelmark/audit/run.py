@@ -54,7 +54,7 @@ class AuditOptions:
 
     def __post_init__(self) -> None:
         if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:
-            raise UsageError(f"runs={self.runs!r}: give a whole number of at least 1")
+            raise UsageError(f"runs={self.runs!r} (--repeat): give a whole number of at least 1")
 
 
 @dataclass(frozen=True, slots=True)

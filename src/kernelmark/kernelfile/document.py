@@ -18,6 +18,7 @@ from kernelmark.kernelfile.request import MIN_SAMPLES
 from kernelmark.kernelfile.run import KernelRun
 from kernelmark.records import Role, Row
 from kernelmark.report import check_lines, write_report
+from kernelmark.report.facts import probe_text
 from kernelmark.report.markdown import code, escape, escape_line
 from kernelmark.units import NS_PER_MS, format_ratio, significant
 
@@ -90,6 +91,9 @@ def _header(run: KernelRun) -> dict[str, Any]:
         "prewarm calls": request.prewarm_calls,
         "cache mode": f"{protocol.cache.value}"
         + (" (caches flushed before every timed call)" if protocol.cache.value == "cold" else ""),
+        "cache probe": "nothing was timed"
+        if protocol.verify_only
+        else probe_text(run.header.probe, protocol.cache),
         "timing scope": "device busy time of one call; variants interleaved in blocks",
         "seed": request.seed,
         "tolerances": facts.get("tolerances", {}),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kernelmark.records import Cache, DeviceRecord, Environment, ProbeReading, Protocol, StoredRun
 from kernelmark.units import format_bytes, format_time, significant
 
-__all__ = ["device_text", "run_facts"]
+__all__ = ["device_text", "probe_text", "run_facts"]
 
 _CACHES = {
     Cache.COLD: "cold: evicted before every timed call",
@@ -37,6 +37,20 @@ def device_text(device: DeviceRecord) -> str:
     return f"{device.name} ({', '.join(filter(None, parts))})"
 
 
+def probe_text(probe: ProbeReading | None, cache: Cache) -> str:
+    """Say what shows that the caches of a run were as it declares."""
+    if probe is None:
+        return f"none: nothing in this run shows that {cache.value} is {cache.value}"
+    size, flush = format_bytes(probe.size_bytes), format_bytes(probe.flush_bytes)
+    cold, warm = format_time(probe.cold_ns), format_time(probe.warm_ns)
+    if cache is Cache.WARM:
+        return (
+            f"reading {size} took {cold} after a flush of {flush}, and {warm} when it was read again:"
+            f" {probe.ratio:.2f} times as fast"
+        )
+    return f"reading {size} took {warm} warm and {cold} after the flush of {flush}: {probe.ratio:.2f} times as long"
+
+
 def _facts(run: StoredRun) -> Iterator[tuple[str, str]]:
     header = run.header
     yield "Device", device_text(header.device)
@@ -47,7 +61,7 @@ def _facts(run: StoredRun) -> Iterator[tuple[str, str]]:
     if not header.protocol.verify_only:
         yield "Timer", header.protocol.timer
         yield "Caches", _CACHES[header.protocol.cache]
-        yield "Cache probe", _probe(header.probe, header.protocol.cache)
+        yield "Cache probe", probe_text(header.probe, header.protocol.cache)
     yield "Run", header.run
     yield "Time", f"{header.started} to {run.end.ended}" if run.end else header.started
     yield "Command", shlex.join(header.command)
@@ -76,19 +90,6 @@ def _protocol(protocol: Protocol) -> str:
         f" {significant(protocol.sample_ms, 3)} ms of samples ({counts})"
         f" after {significant(protocol.warmup_ms, 3)} ms of warm-up."
     )
-
-
-def _probe(probe: ProbeReading | None, cache: Cache) -> str:
-    if probe is None:
-        return f"none: nothing in this run shows that {cache.value} is {cache.value}"
-    size, flush = format_bytes(probe.size_bytes), format_bytes(probe.flush_bytes)
-    cold, warm = format_time(probe.cold_ns), format_time(probe.warm_ns)
-    if cache is Cache.WARM:
-        return (
-            f"reading {size} took {cold} after a flush of {flush}, and {warm} when it was read again:"
-            f" {probe.ratio:.2f} times as fast"
-        )
-    return f"reading {size} took {warm} warm and {cold} after the flush of {flush}: {probe.ratio:.2f} times as long"
 
 
 def _counted(number: int | None, thing: str) -> str:

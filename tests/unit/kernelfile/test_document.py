@@ -11,7 +11,7 @@ import pytest
 
 HEADER = (
     "solution", "reference", "device", "arch", "dimensions", "correctness", "timing method", "prewarm calls",
-    "cache mode", "timing scope", "seed", "tolerances",
+    "cache mode", "cache probe", "timing scope", "seed", "tolerances",
 )  # fmt: skip
 
 
@@ -24,6 +24,7 @@ def test_both_files_hold_everything_listed(run, tmp_path: Path) -> None:
         assert name in told["header"]
         assert f"| **{name}** |" in page
     assert told["header"]["dimensions"] == {"N": "32"}
+    assert told["header"]["cache probe"].startswith("reading ")
     for label in ("mean (ms)", "median (ms)", "p20 (ms)", "p80 (ms)", "min (ms)", "max (ms)", "samples"):
         assert f"| {label} |" in page
     assert "standard deviation (ms)" in page
