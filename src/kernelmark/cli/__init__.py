@@ -20,7 +20,7 @@ import click
 from kernelmark.cli.exit_codes import ExitCode, exit_code_for
 from kernelmark.errors import KernelmarkError
 
-__all__ = ["main"]
+__all__ = ["kernel_bench", "main"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ _COMMANDS = {
     "calibrate": _Target("kernelmark.cli.calibrate", "calibrate", "Measure ceilings and instruments."),
     "doctor": _Target("kernelmark.cli.doctor", "doctor", "Say what this machine can measure, and why not."),
     "kernel": _Target("kernelmark.cli.kernel", "kernel", "Compare a kernel file with its reference."),
+    "model": _Target("kernelmark.cli.model", "model", "Compile a model and compare it with PyTorch."),
     "ops": _Target("kernelmark.cli.ops", "ops", "List, show and validate the ops of a library's manifest."),
     "report": _Target("kernelmark.cli.report", "report", "Render a stored run again."),
 }
@@ -90,6 +91,11 @@ class _Program(click.Group):
 )
 def main(debug: bool) -> None:
     """Check compute kernels, time them fairly, and say how sure the result is."""
+
+
+def kernel_bench() -> None:
+    """Run ``kernelmark model`` under the name ``kernel-bench``."""
+    main.main(["model", *sys.argv[1:]], prog_name="kernel-bench")
 
 
 def _run(program: _Program, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> int:

@@ -1,0 +1,89 @@
+"""Lists schedules and explains one, for ``kernelmark model``. Prints what :mod:`kernelmark.mlir.descriptors` says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kernelmark.cli.tables import echo_table, new_table
+from kernelmark.mlir.bindings import available
+from kernelmark.mlir.descriptors import find_schedule, list_schedules
+from kernelmark.mlir.descriptors.explain import explain_parameter, explain_steps, short_path
+from kernelmark.mlir.descriptors.lookup import Listed
+from kernelmark.mlir.descriptors.passes import check_passes
+from kernelmark.mlir.elements import Element
+from kernelmark.mlir.targets import Target, detect, override
+
+if TYPE_CHECKING:
+    from kernelmark.mlir.front import ModelRequest
+
+__all__ = ["show_explained", "show_list"]
+
+
+def show_list(roots: Sequence[Path], *, target: str | None, feature: str | None, threads: int | None) -> None:
+    """Print every schedule that has a name; a star marks those that the target would take."""
+    chosen = override(detect(), name=target, feature=feature, threads=threads)
+    click.echo(f"target: {chosen}")
+    table = new_table("", "pipeline", "dtype", "for", "from", "description")
+    taken: set[tuple[str, Element | None]] = set()
+    for listed in sorted(list_schedules(roots), key=lambda each: _precedence(each, chosen, roots)):
+        key = (listed.pipeline, listed.element)
+        star = "*" if _serves(listed, chosen) and key not in taken and listed.problem is None else ""
+        if star:
+            taken.add(key)
+        said = f"cannot be used: {listed.problem}" if listed.problem else listed.description
+        element = str(listed.element) if listed.element else "any"
+        table.add_row(star, listed.pipeline, element, listed.serves, _root(listed), said)
+    echo_table(table)
+
+
+def show_explained(request: ModelRequest) -> None:
+    """Print what would run, in order: target, parameters, steps."""
+    target = override(detect(), name=request.target, feature=request.feature, threads=request.threads)
+    element = request.element or Element.F32
+    schedule = find_schedule(request.pipeline, element, target, roots=request.roots, values=request.values)
+    if installed := available():
+        check_passes(schedule.written)
+    click.echo(f"schedule: {schedule.name}: {schedule.description}".removesuffix(": "))
+    for path in schedule.paths:
+        click.echo(f"file: {short_path(path)}")
+    click.echo(f"target: {target}")
+    for note in target.notes:
+        click.echo(f"  {note}")
+    if not installed:
+        click.echo(f"the passes were not looked up: {installed.detail}")
+    if schedule.parameters:
+        table = new_table("parameter", "value", "declared", "choices")
+        for parameter in schedule.parameters:
+            name, value, choices, where = explain_parameter(parameter)
+            table.add_row(name, value, where, choices)
+        click.echo()
+        echo_table(table)
+    table = new_table("", "kind", "where", "step")
+    for step in explain_steps(schedule):
+        number = "" if step.number is None else str(step.number)
+        table.add_row(number, step.kind, step.where, f"{step.text}{f'  ({step.note})' if step.note else ''}")
+    click.echo()
+    echo_table(table)
+
+
+def _serves(listed: Listed, target: Target) -> bool:
+    return listed.target in (None, target.name) and (
+        listed.feature is None or listed.feature in target.features
+    )
+
+
+def _precedence(listed: Listed, target: Target, roots: Sequence[Path]) -> tuple[object, ...]:
+    """Order as the lookup does: by name, then root, then how special a schedule is; others behind."""
+    root = list(roots).index(listed.root) if listed.root in roots else len(roots)
+    features = list(target.preference)
+    special = features.index(listed.feature) if listed.feature in features else len(features)
+    special += listed.target is None
+    return listed.pipeline, str(listed.element or "~"), not _serves(listed, target), root, special
+
+
+def _root(listed: Listed) -> str:
+    return "shipped" if listed.shipped else short_path(listed.root)
