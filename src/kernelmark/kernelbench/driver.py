@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelbench.prefork import Finished, Limits, Prefork
+from kernelmark.kernelbench.prefork import Finished, Limits, Prefork, errors_beside
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.kernelbench.suite import Entry, Sizes
 
@@ -59,6 +59,7 @@ class Ended:
     outcome: Outcome
     arguments: tuple[str, ...]
     output: str
+    errors: str
     code: int
 
 
@@ -151,7 +152,7 @@ def _run(entry: Entry, options: DriverOptions, server: Prefork) -> Ended:
     if entry.dtypes and options.dtype not in entry.dtypes:
         message = f"the suite has it in {', '.join(entry.dtypes)} only"
         outcome = Outcome(entry.kernel, entry.pipeline, Status.UNAVAILABLE, message)
-        return Ended(entry, outcome, (), "", 0)
+        return Ended(entry, outcome, (), "", "", 0)
     arguments = arguments_for(entry, options)
     if not (options.root / entry.kernel).is_file():
         message = f"{options.root / entry.kernel} is not there"
@@ -160,12 +161,14 @@ def _run(entry: Entry, options: DriverOptions, server: Prefork) -> Ended:
             Outcome(entry.kernel, entry.pipeline, Status.UNAVAILABLE, message),
             tuple(arguments),
             "",
+            "",
             3,
         )
     log = options.out / "logs" / f"{_name(entry)}.txt"
     finished = server.run(arguments, log=log, limits=options.limits)
     outcome = outcome_of(entry, finished, limit_s=options.limits.time_s)
-    return Ended(entry, outcome, tuple(arguments), log.read_text(errors="replace"), finished.code)
+    output, errors = (file.read_text(errors="replace") for file in (log, errors_beside(log)))
+    return Ended(entry, outcome, tuple(arguments), output, errors, finished.code)
 
 
 _STAGE = re.compile(r"^error: (?:\S+: )?(import|lower|compile|run): ", re.MULTILINE)
@@ -186,13 +189,13 @@ def _judge(ended: Finished, limit_s: float) -> tuple[Status, str]:
         return Status.TIMEOUT, f"it did not end within {limit_s:g} s"
     if ended.code == 0:
         return Status.VERIFIED, ""
-    said = _ERROR.findall(ended.output)
-    message = said[-1] if said else (ended.output.splitlines() or ["it said nothing"])[-1]
-    if _NO_MEMORY.search(ended.output) or ended.code == -9:
+    said = _ERROR.findall(ended.errors)
+    message = said[-1] if said else (ended.errors.splitlines() or ["it said nothing"])[-1]
+    if _NO_MEMORY.search(ended.errors) or ended.code == -9:
         return Status.OUT_OF_MEMORY, message
     if ended.code < 0:
         return Status.CRASH, f"signal {-ended.code}: {message}"
-    stage = _STAGE.search(ended.output)
+    stage = _STAGE.search(ended.errors)
     if stage:
         return _STAGES[stage[1]], message
     return {1: Status.WRONG, 2: Status.UNAVAILABLE, 3: Status.UNAVAILABLE}.get(

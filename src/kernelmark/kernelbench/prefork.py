@@ -28,7 +28,7 @@ from typing import Any
 from kernelmark.errors import UnavailableError
 from kernelmark.process import tail_of
 
-__all__ = ["Finished", "Limits", "Prefork"]
+__all__ = ["Finished", "Limits", "Prefork", "errors_beside"]
 
 _GRACE_S = 2.0
 _START_S = 120.0
@@ -51,7 +51,9 @@ class Finished:
     """Its exit status, or minus the number of the signal that it died of."""
     timed_out: bool
     output: str
-    """The last lines that it wrote."""
+    """The last lines that it wrote to stdout."""
+    errors: str
+    """The last lines that it wrote to stderr."""
     wall_s: float
 
 
@@ -96,15 +98,23 @@ class Prefork:
     def run(self, arguments: Sequence[str], *, log: Path, limits: Limits) -> Finished:
         """Run one process to its end, or to its limit; what it started is gone when this returns.
 
-        Several threads may call it at once.
+        What it writes goes to ``log``, and to the file beside it that ends in ``.err``. Several threads may call
+        this at once.
 
         Raises:
             UnavailableError: the server itself is gone.
         """
-        log.touch()
+        errors = errors_beside(log)
+        for file in (log, errors):
+            file.touch()
         begin = time.monotonic()
         pending = self._ask(
-            {"arguments": list(arguments), "log": str(log), "memory_bytes": limits.memory_bytes}
+            {
+                "arguments": list(arguments),
+                "log": str(log),
+                "errors": str(errors),
+                "memory_bytes": limits.memory_bytes,
+            }
         )
         timed_out = False
         try:
@@ -114,7 +124,7 @@ class Prefork:
             self._end(pending)
         if pending.code is None:
             raise UnavailableError("the process that starts the workers ended; run the command again")
-        return Finished(pending.code, timed_out, tail_of(log), time.monotonic() - begin)
+        return Finished(pending.code, timed_out, tail_of(log), tail_of(errors), time.monotonic() - begin)
 
     def close(self) -> None:
         """End the server and whatever it still runs."""
@@ -202,6 +212,11 @@ class Prefork:
             pending.done.set()
 
 
+def errors_beside(log: Path) -> Path:
+    """Give the file that a process's stderr goes to, beside that of its stdout."""
+    return log.with_suffix(".err")
+
+
 class _Pending:
     """A request whose process has not ended."""
 
@@ -262,10 +277,10 @@ def _child(request: dict[str, Any], function: Any) -> None:
             os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, to in ((nothing, 0), (log, 1), (log, 2)):
-            os.dup2(descriptor, to)
+        writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(request["log"], writing, 0o644), 1)
+        os.dup2(os.open(request["errors"], writing, 0o644), 2)
         if request["memory_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"], request["memory_bytes"]))
         code = function(request["arguments"]) or 0

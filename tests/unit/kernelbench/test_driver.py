@@ -140,7 +140,7 @@ def test_the_command_line_says_the_entry_s_sizes(tmp_path: Path, options: Driver
 
 def test_a_kill_from_outside_is_out_of_memory(tmp_path: Path) -> None:
     (entry,) = entries(tmp_path, "fine")
-    found = outcome_of(entry, Finished(-9, timed_out=False, output="", wall_s=1.0), limit_s=5)
+    found = outcome_of(entry, Finished(-9, timed_out=False, output="", errors="", wall_s=1.0), limit_s=5)
     assert found.status is Status.OUT_OF_MEMORY
 
 
