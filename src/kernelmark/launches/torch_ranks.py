@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -118,9 +120,13 @@ class TorchRanks:
         """
         if self._watch is not None and self._watch.disarm() is not None:
             self._meet(0.0)
-        self._store.set(self._reason_key(self._met, self.rank), reason[:_LONGEST_REASON])
-        self._met += 1
-        if self._reduce(self.rank + 1.0, 0.0).parted:
+        if self._broken:
+            return
+        with self._finding_who_is_gone():
+            self._store.set(self._reason_key(self._met, self.rank), reason[:_LONGEST_REASON])
+            self._met += 1
+            parted = self._reduce(self.rank + 1.0, 0.0).parted
+        if parted:
             self._broken = "this rank left while the devices of the others waited for it"
 
     def _connect_devices(self, group: dist.ProcessGroup | None) -> None:
@@ -174,14 +180,10 @@ class TorchRanks:
             raise DistributedError(f"these ranks have lost each other: {self._broken}; connect new ones")
         loss = self._watch.disarm() if self._watch is not None else None
         self._met += 1
-        started = time.monotonic()
-        try:
+        with self._finding_who_is_gone():
             if loss is Loss.SILENT:  # they have been waited for already
                 raise RuntimeError("the device waited for the others until the time limit")
             met = self._reduce(0.0, value)
-        except RuntimeError as error:
-            self._broken = self._who_is_missing(time.monotonic() - started, error)
-            raise DistributedError(self._broken) from error
         if met.flag:
             who = int(met.flag) - 1
             told = f"rank {who} left the benchmark: {self._reason_of(who)}"
@@ -191,6 +193,15 @@ class TorchRanks:
             self._broken = "a device gave up waiting for the others"
             raise DistributedError(self._broken)
         return met.value
+
+    @contextmanager
+    def _finding_who_is_gone(self) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        except RuntimeError as error:
+            self._broken = self._who_is_missing(time.monotonic() - started, error)
+            raise DistributedError(self._broken) from error
 
     def _reduce(self, flag: float, value: float) -> _Met:
         parted = self._watch is not None and self._watch.loss is not None
@@ -213,8 +224,8 @@ class TorchRanks:
         )
 
     def _close(self, error: Exception) -> None:
-        """Close this rank's connections: torch does so once nothing refers to the group any more, tracebacks too."""
-        error.__traceback__ = None
+        """Close this rank's connections: torch does so once nothing refers to the group, frames of its own included."""
+        traceback.clear_frames(error.__traceback__)
         group, self._control = self._control, None
         dist.destroy_process_group(group)
 

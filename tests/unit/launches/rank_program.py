@@ -144,6 +144,14 @@ def launch_fails_since_its_peer_was_killed(connect: Callable[..., Any]) -> None:
     devices.bench(killed, waits_and_fails)
 
 
+def launch_fails_before_its_device_is_parted(connect: Callable[..., Any]) -> None:
+    def fails_by_itself() -> None:
+        time.sleep(0.3)
+        raise RuntimeError("an illegal memory access was encountered")
+
+    Devices(60).bench(killed, fails_by_itself)
+
+
 def device_waits_long_for_one_that_comes(connect: Callable[..., Any]) -> None:
     bench(Devices(60).context, {"a": at_launch(8, lambda: time.sleep(3), others=lambda: time.sleep(3))})
 
