@@ -1,0 +1,259 @@
+"""Copies an operand into panels: the order in which the innermost loop reads it, with the edges filled up.
+
+A panel holds ``tile`` rows of the left operand, or ``tile`` columns of the right one, for a block of the sum's
+steps; "row" means either here. The numbers of one step lie together, ``[step][row]``, as vector loads want them,
+and where an instruction adds the products of a pair of steps at once, a pair of numbers lies there as one of twice
+the width, ``[pair of steps][row]``.
+
+Rows beyond the operand's last are zero or repeat it: they meet only results that are thrown away. Steps beyond the
+block's last are zero in both operands. Knows nothing of the loops outside a panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelmark.mlir.transforms.gemm.contraction import Operand
+from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
+
+__all__ = ["Block", "Layout", "pack", "rounded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an operand is packed."""
+
+    axis: str
+    """The loop over its rows: ``m`` or ``n``."""
+    size: int
+    """The turns of that loop."""
+    tile: int
+    """Rows of a panel."""
+    depth: int
+    """Steps that a panel has room for; a multiple of ``lanes * pair`` and of ``stride``."""
+    lanes: int
+    """Sums in a vector."""
+    element: Any
+    """The type that is multiplied; wider than the operand's where products are computed in the wider one."""
+    unit: Any
+    """The type that is stored: ``element``, or an integer that holds a pair of them."""
+    stride: int = 1
+    """Steps that are read in one turn; those that the block lacks are zero."""
+    pair: int = 1
+    """Neighbouring steps that lie together."""
+
+    @property
+    def panels(self) -> int:
+        """How many panels the operand makes."""
+        return -(-self.size // self.tile)
+
+    @property
+    def full_panels(self) -> int:
+        """How many of them the operand fills."""
+        return self.size // self.tile
+
+    def shape(self, panels: int) -> list[int]:
+        """The shape of a tensor of so many panels."""
+        return [panels, self.depth // self.pair, self.tile]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The part of an operand that is packed at once."""
+
+    panels: tuple[Index, Index]
+    """From which of the operand's panels up to which."""
+    first: Index
+    """The panel that the packed tensor begins with."""
+    step: Index
+    """The first step of the sum."""
+    steps: Index
+    """How many steps."""
+    at: Mapping[str, Index]
+    """The index of each batch loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is packed."""
+
+    operand: Operand
+    layout: Layout
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One panel to fill: what from, which, and whether the operand ends within it."""
+
+    of: _Source
+    number: Index
+    edge: bool
+
+    @property
+    def layout(self) -> Layout:
+        """How it is packed."""
+        return self.of.layout
+
+    def read(self, e: Emitter, place: tuple[Index, Index], lanes: int, mask: Value | None) -> Value:
+        """Read neighbours from a row and a step on; give them in the type that is multiplied."""
+        operand = self.of.operand
+        return e.convert(e.read(operand.value, self._source(e, *place), lanes, mask), self.layout.element)
+
+    def _source(self, e: Emitter, row: Index, step: Index) -> list[Any]:
+        """Where the operand has a row of this panel, at a step of this block."""
+        index = e.add(e.mul(self.number, self.layout.tile), row)
+        # Vectors along the rows switch off what is beyond the last row; along the steps that row is taken again.
+        operand, block = self.of.operand, self.of.block
+        if self.edge and operand.contiguous == "k":
+            index = e.min(index, self.layout.size - 1)
+        return operand.places({**block.at, self.layout.axis: index, "k": e.add(block.step, step)})
+
+    def rows_left(self, e: Emitter, row: int) -> Index:
+        """How many rows the operand has from ``row`` of this panel on."""
+        return e.sub(self.layout.size, e.add(e.mul(self.number, self.layout.tile), row))
+
+    def target(self, e: Emitter, row: int, step: Index) -> list[Index]:
+        """Where the packed tensor has it."""
+        return [e.sub(self.number, self.of.block.first), e.div(step, self.layout.pair), row]
+
+
+def rounded(e: Emitter, steps: Index, multiple: int) -> Index:
+    """Give the smallest multiple that is at least ``steps``."""
+    return e.mul(e.div(e.add(steps, multiple - 1), multiple), multiple)
+
+
+def pack(e: Emitter, operand: Operand, layout: Layout, block: Block, into: Value) -> Value:
+    """Write the loops that fill ``into`` with ``block``; give the filled tensor."""
+    write = _pack_squares if operand.contiguous == "k" else _pack_steps
+    return write(e, _Source(operand, layout, block), into)
+
+
+def _each_panel(e: Emitter, source: _Source, out: Value, fill: Callable[[_Panel, Value], Value]) -> Value:
+    """Call ``fill`` for each panel, in one loop for those without an edge and one for the last.
+
+    What has no edge is copied without masks: a processor without masked loads does those one by one.
+    """
+    layout, (lower, upper) = source.layout, source.block.panels
+    parts = [(lower, e.min(upper, layout.full_panels), False)]
+    if layout.full_panels < layout.panels:
+        parts.append((e.max(lower, layout.full_panels), upper, True))
+    for begin, end, edge in parts:
+
+        def turn(number: Index, out: Value, edge: bool = edge) -> list[Value]:
+            return [fill(_Panel(source, number, edge), out)]
+
+        (out,) = e.loop((begin, end, 1), [out], turn)
+    return out
+
+
+# --- an operand whose rows lie side by side in memory ---------------------------------------------
+
+_TOGETHER = 16
+"""Steps that are copied for all panels before the next ones: as many lines of memory are read along, side by side.
+
+Copied a panel at a time, the operand would be read in pieces of a panel's width, each in another page.
+"""
+
+
+def _pack_steps(e: Emitter, source: _Source, out: Value) -> Value:
+    layout, steps = source.layout, source.block.steps
+    pair = layout.pair
+    even = e.mul(e.div(steps, pair), pair)
+
+    def together(first: Index, out: Value) -> list[Value]:
+        bounds = (first, e.min(e.add(first, _TOGETHER), even), pair)
+
+        def fill(panel: _Panel, out: Value) -> Value:
+            return e.loop(bounds, [out], lambda step, out: [_copy_step(e, panel, step, pair, out)])[0]
+
+        return [_each_panel(e, source, out, fill)]
+
+    (out,) = e.loop((0, even, _TOGETHER), [out], together)
+
+    def alone(step: Index, out: Value) -> list[Value]:
+        return [_each_panel(e, source, out, lambda panel, out: _copy_step(e, panel, step, 1, out))]
+
+    if pair > 1:
+        (out,) = e.loop((even, steps, pair), [out], alone)
+
+    def clear(step: Index, out: Value) -> list[Value]:
+        return [_each_panel(e, source, out, lambda panel, out: _clear_step(e, panel, step, out))]
+
+    return e.loop((rounded(e, steps, pair), rounded(e, steps, layout.stride), pair), [out], clear)[0]
+
+
+def _copy_step(e: Emitter, panel: _Panel, step: Index, present: int, out: Value) -> Value:
+    """Copy a step, or a pair of them of which ``present`` are there."""
+    layout = panel.layout
+    for row in range(0, layout.tile, layout.lanes):
+        rows = min(layout.lanes, layout.tile - row)
+        vectors = [_read_rows(e, panel, row, rows, e.add(step, each)) for each in range(present)]
+        vectors += [e.zero(vectors[0].type)] * (layout.pair - present)
+        vector = vectors[0] if layout.pair == 1 else e.vector.interleave(*vectors)
+        vector = e.recast(vector, vector.type.shape[0] // layout.pair, layout.unit)
+        out = e.write(e.front(vector, rows), out, panel.target(e, row, step))
+    return out
+
+
+def _read_rows(e: Emitter, panel: _Panel, row: int, rows: int, step: Index) -> Value:
+    """Read ``rows`` numbers of a step, and convert them to the type that is multiplied."""
+    layout = panel.layout
+    lanes = rows
+    if panel.of.operand.element != layout.unit:
+        # LLVM 22 aborts on some bf16 vectors of odd length ("do not know how to soft promote"): read a whole one.
+        lanes = layout.lanes
+    left: Index = panel.rows_left(e, row) if panel.edge else rows
+    mask = e.mask(lanes, e.min(left, rows)) if panel.edge or rows < lanes else None
+    return panel.read(e, (row, step), lanes, mask)
+
+
+def _clear_step(e: Emitter, panel: _Panel, step: Index, out: Value) -> Value:
+    layout = panel.layout
+    for row in range(0, layout.tile, layout.lanes):
+        blank = e.zero(e.vector_type(min(layout.lanes, layout.tile - row), layout.unit))
+        out = e.write(blank, out, panel.target(e, row, step))
+    return out
+
+
+# --- an operand whose steps lie side by side in memory --------------------------------------------
+
+
+def _pack_squares(e: Emitter, source: _Source, out: Value) -> Value:
+    """Read as many steps of as many rows as a vector has lanes, and write the columns of that square."""
+    layout, steps = source.layout, source.block.steps
+    width = layout.lanes * layout.pair
+    whole = e.mul(e.div(steps, width), width)
+
+    def fill(panel: _Panel, out: Value) -> Value:
+        for row in range(0, layout.tile, layout.lanes):
+
+            def square(step: Index, out: Value, row: int = row) -> list[Value]:
+                return [_copy_square(e, panel, (row, step), None, out)]
+
+            def rest(step: Index, out: Value, row: int = row) -> list[Value]:
+                return [_copy_square(e, panel, (row, step), e.mask(width, e.sub(steps, step)), out)]
+
+            (out,) = e.loop((0, whole, width), [out], square)
+            (out,) = e.loop((whole, steps, width), [out], rest)
+        return out
+
+    return _each_panel(e, source, out, fill)
+
+
+def _copy_square(
+    e: Emitter, panel: _Panel, place: tuple[int, Index], mask: Value | None, out: Value
+) -> Value:
+    layout, (row, step) = panel.layout, place
+    lanes, pair = layout.lanes, layout.pair
+    present = min(lanes, layout.tile - row)
+    rows = []
+    for each in range(present):
+        numbers = panel.read(e, (row + each, step), lanes * pair, mask)
+        rows.append(e.recast(numbers, lanes, layout.unit))
+    rows += [rows[0]] * (lanes - present)  # a square needs them; nobody reads what becomes of them
+    for each, column in enumerate(e.transpose(rows)):
+        out = e.write(e.front(column, present), out, panel.target(e, row, e.add(step, each * pair)))
+    return out
