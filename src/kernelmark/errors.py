@@ -147,7 +147,7 @@ class CrashedError(VerificationError):
     """What was run gave no answer at all: it raised, exited, hung, or its process died; exit code 4."""
 
 
-# --- a model could not be compiled, or the compiled one could not be called: exit code 1 ----------
+# --- a model could not be compiled, or the compiled one could not be called: exit code 4 ----------
 
 
 class ModelError(KernelmarkError):

@@ -7,6 +7,7 @@ from enum import IntEnum
 from kernelmark.errors import (
     CrashedError,
     KernelmarkError,
+    ModelError,
     RecordError,
     TimingError,
     UnavailableError,
@@ -28,7 +29,7 @@ class ExitCode(IntEnum):
     ENVIRONMENT = 3
     """This machine lacks something, or a file cannot be read or written."""
     CRASHED = 4
-    """What was run died: its process crashed, hung, or was killed."""
+    """No answer to check: what was run died, hung or was killed, or a model did not get through the compiler."""
     BUG = 70
     """kernelmark itself went wrong; the traceback is on stderr."""
     INTERRUPTED = 130
@@ -43,6 +44,7 @@ _BY_ERROR: dict[type[KernelmarkError], ExitCode] = {
     RecordError: ExitCode.ENVIRONMENT,
     VerificationError: ExitCode.FAILED,
     CrashedError: ExitCode.CRASHED,
+    ModelError: ExitCode.CRASHED,
     TimingError: ExitCode.FAILED,
     KernelmarkError: ExitCode.FAILED,
 }

@@ -62,6 +62,9 @@ OURS = "mlir"
 
 _BLOCKS = 10
 
+Binder = Callable[[tuple[Any, ...], State], Implementation]
+"""Makes an implementation of the compiled code for inputs and a state."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
@@ -183,9 +186,7 @@ class _Run:
 
     # --- ours ---------------------------------------------------------------------------------------
 
-    def _compiled(
-        self, model: torch.nn.Module, state: State
-    ) -> Callable[[tuple[Any, ...], State], Implementation]:
+    def _compiled(self, model: torch.nn.Module, state: State) -> Binder:
         """Compile the model, and give what makes an implementation of the code for inputs and a state."""
         if self.request.mode is Mode.TORCH_COMPILE:
             return self._through_torch_compile(model, state)
@@ -195,9 +196,7 @@ class _Run:
         self._dump([built.compiled])
         return lambda inputs, state: bound_code(built, inputs, state)
 
-    def _through_torch_compile(
-        self, model: torch.nn.Module, state: State
-    ) -> Callable[[tuple[Any, ...], State], Implementation]:
+    def _through_torch_compile(self, model: torch.nn.Module, state: State) -> Binder:
         request = self.request
         backend = Backend(
             BackendOptions(
@@ -248,16 +247,14 @@ class _Run:
         facts = {
             **request_facts(self.request, self.loaded),
             "threads": self.target.code_threads,
-            "malloc": ", ".join(f"{name}={value}" for name, value in self.malloc.items()),
+            **self.malloc,
         }
         return make_case(
             case_id, inputs, reference, Exact(tolerance=rule), facts=facts, seed=self.request.seed
         )
 
-    def _check_second_draw(
-        self, bind: Callable[[tuple[Any, ...], State], Implementation], state: State, rule: Tolerance
-    ) -> None:
-        """Let the engine check the code on other inputs; nothing is timed there."""
+    def _check_second_draw(self, bind: Binder, state: State, rule: Tolerance) -> None:
+        """Let the engine check the code on other inputs; where it is wrong there, on the first ones before."""
         if not self.request.second_draw:
             return
         drawn, why = second_draw(reference_of(self.loaded.model, state), self.inputs, seed=self.request.seed)
@@ -265,17 +262,27 @@ class _Run:
             self.tell(f"checked on one draw of the inputs: {why}")
             return
         drawn = plain_inputs(drawn, ALIGNMENT)
-        state = state.for_inputs(drawn)
-        case = self._case(f"{self.request.case_id} (second draw)", drawn, state, rule)
+        other = state.for_inputs(drawn)
+        try:
+            self._check(f"{self.request.case_id} (second draw)", bind, drawn, other, rule)
+        except VerificationError as error:
+            self._check(self.request.case_id, bind, self.inputs, state, rule)
+            message = f"right on the first draw of the inputs, and on a second one: {error}"
+            raise type(error)(message, comparison=error.comparison) from error.__cause__
+
+    def _check(
+        self, case_id: str, bind: Binder, inputs: tuple[Any, ...], state: State, rule: Tolerance
+    ) -> None:
+        """Let the engine check the code, and time nothing; the row is kept only if it failed."""
+        case = self._case(case_id, inputs, state, rule)
         session = Session(SessionOptions(device="cpu", verify_only=True, ceilings=False))
         try:
             with use_session(session):
-                run_plan(make_plan(case, (OURS, bind(drawn, state)), {}), session)
-        except VerificationError as error:
+                run_plan(make_plan(case, (OURS, bind(inputs, state)), {}), session)
+        except VerificationError:
             for row in session.rows:
                 self.session.record(row)
-            message = f"on a second draw of the inputs: {error}"
-            raise type(error)(message, comparison=error.comparison) from error.__cause__
+            raise
         finally:
             case.release()
 
