@@ -7,6 +7,7 @@ the compiler and the flags, so that a changed header counts as much as a changed
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -16,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.errors import UnavailableError, UsageError
-from kernelmark.kernelfile.languages import Language
+from kernelmark.kernelfile.languages import LANGUAGES, LanguageEntry
 from kernelmark.kernelfile.request import Request
 
 __all__ = ["Compiler", "compiler_for", "find_library"]
 
 _DEFAULT_ARCH = "sm_90"
+_FIRST_WITH_ITS_OWN = 90
 _COMPILE_LIMIT_S = 1800
 """Large CUTLASS files take minutes; half an hour is a compiler that hangs."""
 
@@ -32,6 +34,8 @@ class Compiler:
 
     program: str
     options: tuple[str, ...]
+    advice: str = ""
+    """What to do where a header is not found."""
 
     def command(self, source: Path, library: Path) -> list[str]:
         """Give the command that builds ``library`` from ``source``."""
@@ -54,7 +58,7 @@ def find_library(request: Request) -> Path:
     if request.compile:
         return _built(request.solution, compiler)
     source, library = request.solution, request.solution.with_suffix(".so")
-    line = compiler.line(source, library)
+    line = compiler.line(source, library) + (f"\n{compiler.advice}" if compiler.advice else "")
     if not library.is_file():
         raise UnavailableError(f"there is no {library}; build it, or add --compile:\n  {line}")
     if library.stat().st_mtime_ns < source.stat().st_mtime_ns:
@@ -66,10 +70,13 @@ def find_library(request: Request) -> Path:
 
 def compiler_for(request: Request) -> Compiler:
     """Give the compiler of the solution's language, whether it is installed or not."""
-    if request.language in (Language.CUDA_CPP, Language.CUTLASS):
-        arch = _device_arch(request.gpu) if request.arch == "auto" else request.arch
-        options = ("-shared", "-std=c++17", f"-arch={arch}", "-O3", "-Xcompiler", "-fPIC")
-        return Compiler("nvcc", (*options, *request.compile_flags))
+    entry = LANGUAGES[request.language]
+    if entry.runs_on == "cuda":
+        arch = _device_arch(request.gpu, own=entry.own_arch) if request.arch == "auto" else request.arch
+        options = ("-shared", "-std=c++17", f"-arch={arch}", "-O3", "-Xcompiler", "-fPIC", *entry.flags)
+        # the user's own folders come first
+        found, advice = _headers(entry)
+        return Compiler("nvcc", (*options, *request.compile_flags, *found), advice)
     plain_c = request.solution.suffix == ".c"
     asked = os.environ.get("CC" if plain_c else "CXX", "").split()
     known = ("gcc", "clang", "cc") if plain_c else ("g++", "clang++", "c++")
@@ -78,13 +85,35 @@ def compiler_for(request: Request) -> Compiler:
     return Compiler(program, (*asked[1:], *options, *request.compile_flags))
 
 
+def _headers(entry: LanguageEntry) -> tuple[tuple[str, ...], str]:
+    """Give the options that name the headers of an installed package, or what to do without one."""
+    folders = []
+    for path in entry.headers:
+        package, _, rest = path.partition("/")
+        spec = importlib.util.find_spec(package)
+        roots = spec.submodule_search_locations if spec is not None else None
+        folders += [Path(root) / rest for root in roots or ()]
+    found = tuple(f"-I{folder}" for folder in folders if folder.is_dir())
+    if found or not entry.headers:
+        return found, ""
+    return (), (
+        f"{entry.backend}'s headers are found by themselves once {entry.distribution} is installed; otherwise add"
+        " --compile-flags=-I/path/to/include"
+    )
+
+
 def _built(source: Path, compiler: Compiler) -> Path:
     if shutil.which(compiler.program) is None:
         raise UnavailableError(
             f"--compile: there is no {compiler.program} here; install it, or build elsewhere:\n"
             f"  {compiler.line(source, source.with_suffix('.so'))}"
         )
-    preprocessed = _run([compiler.program, *compiler.options, "-E", str(source)], source)
+    try:
+        preprocessed = _run([compiler.program, *compiler.options, "-E", str(source)], source)
+    except UsageError as error:
+        if compiler.advice and "No such file" in str(error):
+            raise UnavailableError(f"{error}\n{compiler.advice}") from error
+        raise
     version = _run([compiler.program, "--version"], source)
     key = hashlib.sha256("\0".join([*compiler.options, version, preprocessed]).encode()).hexdigest()[:24]
     library = _cache_folder() / key / f"{source.stem}.so"
@@ -124,15 +153,23 @@ def _cache_folder() -> Path:
     return base / "kernelmark" / "libraries" / sys.platform
 
 
-def _device_arch(index: int) -> str:
-    """Ask the driver for the device's architecture; where there is no driver, the documented default."""
+def _device_arch(index: int, *, own: bool) -> str:
+    """Ask the driver for the device's architecture; where there is no driver, the documented default.
+
+    With ``own``, the instructions that only this architecture has are asked for too, where it has any.
+    """
+    arch = _asked_of_driver(index) or _DEFAULT_ARCH
+    return f"{arch}a" if own and int(arch.removeprefix("sm_")) >= _FIRST_WITH_ITS_OWN else arch
+
+
+def _asked_of_driver(index: int) -> str | None:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return _DEFAULT_ARCH
+        return None
     command = [program, f"--id={index}", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
-        return _DEFAULT_ARCH
+        return None
     digits = done.stdout.strip().replace(".", "")
-    return f"sm_{digits}" if done.returncode == 0 and digits.isdigit() else _DEFAULT_ARCH
+    return f"sm_{digits}" if done.returncode == 0 and digits.isdigit() else None

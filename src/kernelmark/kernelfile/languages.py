@@ -42,12 +42,28 @@ class LanguageEntry:
     package: str | None = None
     """The Python package without which it cannot run."""
     distribution: str = ""
-    """What to install to have that package."""
+    """What to install to have that package, or the headers."""
+    flags: tuple[str, ...] = ()
+    """What its compiler is given besides."""
+    headers: tuple[str, ...] = ()
+    """Folders of headers in an installed package, from the package's name on."""
+    own_arch: bool = False
+    """Whether it is compiled for one architecture alone, with instructions that later ones do not have."""
 
 
 LANGUAGES: dict[Language, LanguageEntry] = {
     Language.CUDA_CPP: LanguageEntry("library", (".cu",), "cuda", "CUDA C++"),
-    Language.CUTLASS: LanguageEntry("library", (".cu",), "cuda", "CUTLASS"),
+    Language.CUTLASS: LanguageEntry(
+        "library",
+        (".cu",),
+        "cuda",
+        "CUTLASS",
+        distribution="nvidia-cutlass",
+        # with its assertions, Hopper's matrix instructions are waited for one by one, as ptxas warns
+        flags=("--expt-relaxed-constexpr", "-DNDEBUG"),
+        headers=("cutlass_library/source/include", "cutlass_library/source/tools/util/include"),
+        own_arch=True,
+    ),
     Language.CPP: LanguageEntry("library", (".c", ".cc", ".cpp", ".cxx"), "cpu", "C or C++"),
     Language.TRITON: LanguageEntry("module", (".py",), "cuda", "Triton", "triton", "triton"),
     Language.CUTE_DSL: LanguageEntry("module", (".py",), "cuda", "CuTe DSL", "cutlass", "nvidia-cutlass-dsl"),

@@ -39,7 +39,7 @@ _BY_LANGUAGE = {
         "matmul_cutlass.cu",
         "matmul.cu",
         "matmul_reference.py.txt",
-        "--compile --compile-flags=-Icutlass/include --M=1024 --N=1024 --K=512",
+        "--compile --M=1024 --N=1024 --K=512",
     ),
     Language.CPP: _Template(
         "softmax.cpp", "softmax.cpp", "softmax_reference.py.txt", "--compile --M=1024 --N=1024"
@@ -47,7 +47,9 @@ _BY_LANGUAGE = {
     Language.TRITON: _Template(
         "softmax_triton.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
     ),
-    Language.CUTE_DSL: _Template("scale_cute.py.txt", "scale.py", "scale_reference.py.txt", "--N=1048576"),
+    Language.CUTE_DSL: _Template(
+        "softmax_cute.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
+    ),
     Language.TORCH: _Template(
         "softmax_torch.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
     ),

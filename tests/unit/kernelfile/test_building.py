@@ -59,6 +59,46 @@ def test_compile_flags_reach_the_compiler(ask) -> None:
     assert "-Icutlass/include" in compiler_for(asked).options
 
 
+def test_cutlass_is_compiled_with_the_headers_of_its_package_for_this_architecture_alone(
+    ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # no driver to ask: the default
+    source = tmp_path / "site" / "cutlass_library" / "source"
+    for folder in (source / "include", source / "tools" / "util" / "include"):
+        folder.mkdir(parents=True)
+    (tmp_path / "site" / "cutlass_library" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    asked = ask("k.cu", implementation="cutlass", compile_flags=("-Imine",))
+    options = compiler_for(asked).options
+    assert "-arch=sm_90a" in options
+    assert "--expt-relaxed-constexpr" in options
+    own, package, tools = (each for each in options if each.startswith("-I"))
+    assert (own, package) == ("-Imine", f"-I{source / 'include'}")
+    assert tools == f"-I{source / 'tools' / 'util' / 'include'}"
+    assert "-arch=sm_100" in compiler_for(ask("k.cu", implementation="cutlass", arch="sm_100")).options
+    assert "-arch=sm_90" in compiler_for(ask("k.cu")).options
+
+
+def test_without_cutlass_s_headers_the_message_says_where_they_come_from(
+    ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"k\.so(.|\n)*once nvidia-cutlass is installed"):
+        find_library(ask("k.cu", implementation="cutlass"))
+
+
+@needs_nvcc
+def test_a_header_of_cutlass_that_is_not_found_is_a_lack_of_this_machine(
+    ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    text = '#include <cutlass/no_such_file.h>\nextern "C" void solve(float* out) {}\n'
+    with pytest.raises(UnavailableError, match=r"no_such_file(.|\n)*nvidia-cutlass"):
+        find_library(ask("k.cu", text, implementation="cutlass", arch="sm_90a", compile=True))
+    with pytest.raises(UsageError, match="no_such_file"):
+        find_library(ask("k.cu", text, arch="sm_90", compile=True))
+
+
 def test_the_user_s_own_compiler_is_used(ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "ccache my-c++")
     assert compiler_for(ask()).program == "ccache"
@@ -88,12 +128,3 @@ def test_without_a_compiler_the_line_is_told(ask, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UnavailableError, match="there is no nvcc here"):
         find_library(ask("k.cu", arch="sm_90", compile=True))
-
-
-@pytest.mark.slow
-@needs_nvcc
-def test_the_cuda_template_compiles_with_nvcc(ask) -> None:
-    from kernelmark.kernelfile import starting
-
-    text = (Path(starting.__file__).parent / "templates" / "softmax.cu").read_text()
-    assert find_library(ask("k.cu", text, arch="sm_90", compile=True)).stat().st_size > 0
