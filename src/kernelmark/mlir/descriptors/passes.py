@@ -70,30 +70,30 @@ def _problem(text: str) -> str | None:
 
 def _parse(text: str) -> str | None:
     """Give what MLIR says of the text; ``None`` where it takes it."""
-    ir, passmanager = _pass_bindings()
-    with captured_stderr() as stderr, ir.Context():
+    with captured_stderr() as stderr, _context():
         try:
-            passmanager.PassManager.parse(f"builtin.module({text})")
+            bindings("passmanager").PassManager.parse(f"builtin.module({text})")
         except ValueError as error:
             # what is wrong with an option's value goes to the descriptor, not into the exception
             return f"{error} {stderr.take()}"
         return None
 
 
-def _pass_bindings() -> tuple[Any, Any]:
-    bindings("dialects.torch")  # torch-mlir's own passes are known from then on
-    return bindings("ir"), bindings("passmanager")
-
-
 def _option_names(name: str) -> list[str]:
     """List a pass's options, which MLIR prints with their defaults."""
-    ir, passmanager = _pass_bindings()
-    with ir.Context():
+    with _context():
         try:
-            shown = str(passmanager.PassManager.parse(f"builtin.module({name})"))
+            shown = str(bindings("passmanager").PassManager.parse(f"builtin.module({name})"))
         except ValueError:
             return []
     return re.findall(r"([\w-]+)=", shown)
+
+
+@lru_cache(maxsize=1)
+def _context() -> Any:
+    """Make the context that pass text is parsed in, once: one takes 25 ms, and a schedule has 40 passes."""
+    bindings("dialects.torch")  # torch-mlir's own passes are known from then on
+    return bindings("ir").Context()
 
 
 @lru_cache(maxsize=1)

@@ -59,8 +59,6 @@ class State:
         parameters = {name: (each, each._version) for name, each in model.named_parameters()}
         tensors = _tensors(inputs)
         private = cloned(inputs)
-        versions = [each._version for each in _tensors(private)]
-        before = {each.name: each.tensor._version for each in held}
         with torch.no_grad():
             answer = model(*private)
         self.outputs: tuple[TensorType, ...] = tuple(type_of(each) for each in _tensors([answer]))
@@ -70,13 +68,14 @@ class State:
                     Stage.RUN,
                     f"the model writes its parameter {name!r} when it is called, so that no two calls are alike",
                 )
+        # by value: the kernel of batch norm writes its statistics without counting up their version
         self._held = [
-            each for each in held if each.now is not each.tensor or each.tensor._version != before[each.name]
+            each for each in held if each.now is not each.tensor or not _same(each.tensor, each.kept)
         ]
         self._written = [
             index
-            for index, (each, version) in enumerate(zip(_tensors(private), versions, strict=True))
-            if each._version != version
+            for index, (each, kept) in enumerate(zip(_tensors(private), tensors, strict=True))
+            if not _same(each, kept)
         ]
         self._inputs, self._kept = tuple(inputs), [tensors[index].clone() for index in self._written]
         self.put_back()
@@ -174,6 +173,14 @@ def _held(model: torch.nn.Module) -> Iterator[_Held]:
 
 def _input_name(index: int) -> str:
     return f"input[{index}]"
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    if one.is_floating_point() or one.is_complex():
+        return torch.equal(one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5))
+    return torch.equal(one, other)
 
 
 def _tensors(inputs: Any) -> list[torch.Tensor]:
