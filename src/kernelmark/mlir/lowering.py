@@ -108,6 +108,8 @@ def _run(step: Step, module: Module, target: Target) -> None:
             find_function(step.function)(module, target=target, **step.parameters)
         else:
             apply_sequence(module, _text_of(step))
+        if not isinstance(step, PassStep):
+            _verify(module)
     except ModelLoweringError as error:
         text = str(error).removeprefix(f"{error.source}: ").removeprefix(f"{Stage.LOWER}: ")
         message = f"{_said_of(step)}: {text}{step.origin.included}"
@@ -115,7 +117,8 @@ def _run(step: Step, module: Module, target: Target) -> None:
     except KernelmarkError:
         raise
     except _PassError as error:
-        raise _failed(step, "failed", str(error)) from error.__cause__
+        what = "failed" if isinstance(step, PassStep) else "left a module that is not valid"
+        raise _failed(step, what, str(error)) from error.__cause__
     except TransformError as error:
         line = f" (line {error.line} of the text)" if error.line and isinstance(step, TransformStep) else ""
         raise _failed(step, f"stopped{line}", str(error), line=error.line) from error
@@ -124,7 +127,15 @@ def _run(step: Step, module: Module, target: Target) -> None:
 
 
 class _PassError(Exception):
-    """What MLIR says of a pass that failed."""
+    """What MLIR says of a pass that failed, or of a module that is not valid."""
+
+
+def _verify(module: Module) -> None:
+    """Look at what a transform left, as the pass manager does after each pass: the next step is not to blame."""
+    try:
+        module.operation.verify()
+    except bindings("ir").MLIRError as error:
+        raise _PassError(str(error)) from error
 
 
 def _run_pass(text: str, module: Module) -> None:

@@ -244,6 +244,18 @@ def test_a_transform_that_raises_names_its_line(tmp_path: Path, function: str, m
     assert raised.value.__cause__ is not None
 
 
+def test_a_transform_that_leaves_nonsense_is_blamed_and_not_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(
+        "def f(module, *, target):\n"
+        "    block = module.body.operations[0].regions[0].blocks[0]\n"
+        "    block.operations[len(block.operations) - 1].operation.erase()\n"
+    )
+    schedule = write(tmp_path, "pipeline:\n  - transform: t.py:f\n  - pass: cse\n")
+    with pytest.raises(ModelLoweringError) as raised:
+        lower(plain(), schedule, SERIAL)
+    assert f"({tmp_path}/s.yaml:2) left a module that is not valid" in str(raised.value)
+
+
 def test_transform_text_beside_the_schedule_is_filled_in_and_applied(tmp_path: Path) -> None:
     (tmp_path / "tile.mlir").write_text(
         "module attributes {transform.with_named_sequence} {\n"

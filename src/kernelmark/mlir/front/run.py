@@ -266,25 +266,30 @@ class _Run:
         try:
             self._check(f"{self.request.case_id} (second draw)", bind, drawn, other, rule)
         except VerificationError as error:
-            self._check(self.request.case_id, bind, self.inputs, state, rule)
+            try:
+                self._check(self.request.case_id, bind, self.inputs, state, rule)
+            except VerificationError as first:
+                self._keep(first)
+                raise
+            self._keep(error)
             message = f"right on the first draw of the inputs, and on a second one: {error}"
             raise type(error)(message, comparison=error.comparison) from error.__cause__
 
     def _check(
         self, case_id: str, bind: Binder, inputs: tuple[Any, ...], state: State, rule: Tolerance
     ) -> None:
-        """Let the engine check the code, and time nothing; the row is kept only if it failed."""
+        """Let the engine check the code, and time and record nothing."""
         case = self._case(case_id, inputs, state, rule)
         session = Session(SessionOptions(device="cpu", verify_only=True, ceilings=False))
         try:
             with use_session(session):
                 run_plan(make_plan(case, (OURS, bind(inputs, state)), {}), session)
-        except VerificationError:
-            for row in session.rows:
-                self.session.record(row)
-            raise
         finally:
             case.release()
+
+    def _keep(self, error: VerificationError) -> None:
+        for row in error.comparison or ():
+            self.session.record(row)
 
     def _work(self, state: State) -> ModelWork:
         request, element = self.request, self.loaded_element
