@@ -41,7 +41,8 @@ class DistributedBenchContext:
         stream: The stream on which launches are timed. A launch that uses others makes it wait for them before
             it returns.
         device: Name of the device, such as ``cuda:1``; the stream's own, or the current one, without it.
-        leave: Told, with the reason, when this rank gives up, so that the others need not wait.
+        leave: Told, with the reason, when this rank gives up, so that the others need not wait. What it returns,
+            if it is text, is noted with the error.
     """
 
     rank: int
@@ -133,7 +134,9 @@ def leaving_on_error(context: Any) -> Iterator[None]:
     except BaseException as error:
         if leave is not None:
             try:
-                leave(f"{type(error).__name__}: {error}")
+                told = leave(f"{type(error).__name__}: {error}")
+                if told and isinstance(told, str):
+                    error.add_note(told)
             except DistributedError as gone:
                 gone.measured = getattr(error, "measured", {})
                 for note in getattr(error, "__notes__", ()):

@@ -112,22 +112,31 @@ class TorchRanks:
         """Return the largest ``value`` over all ranks."""
         return self._meet(value)
 
-    def leave(self, reason: str) -> None:
-        """Raise the flag at the next meeting, so that the others end with this reason.
+    def leave(self, reason: str) -> str:
+        """Raise the flag at the next meeting, so that the others end with this reason; say who else has left.
 
         Raises:
-            DistributedError: others have gone before, which may well be why this rank fails.
+            DistributedError: another process is gone, or this device waited for one in vain, which may well be why
+                this rank fails.
+            RuntimeError: the others do not answer.
         """
         if self._watch is not None and self._watch.disarm() is not None:
             self._meet(0.0)
         if self._broken:
-            return
-        with self._finding_who_is_gone():
-            self._store.set(self._reason_key(self._met, self.rank), reason[:_LONGEST_REASON])
-            self._met += 1
-            parted = self._reduce(self.rank + 1.0, 0.0).parted
-        if parted:
+            return ""
+        self._store.set(self._reason_key(self._met, self.rank), reason[:_LONGEST_REASON])
+        self._met += 1
+        try:
+            with self._finding_who_is_gone():
+                met = self._reduce(self.rank + 1.0, 0.0)
+        except DistributedError:
+            if self._peers.ended():
+                raise
+            raise RuntimeError(self._broken) from None
+        if met.parted:
             self._broken = "this rank left while the devices of the others waited for it"
+        who = int(met.flag) - 1
+        return "" if who == self.rank else f"rank {who} left too: {self._reason_of(who)}"
 
     def _connect_devices(self, group: dist.ProcessGroup | None) -> None:
         """Watch the peers, and let the devices meet once, so that NCCL is connected before anything is timed."""
