@@ -5,8 +5,11 @@ What needs a worker is started once, two at a time: each imports torch.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -198,3 +201,40 @@ def test_init_writes_a_pair_and_the_line_that_runs_it(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "new").iterdir()) == ["reference.py", "softmax.py"]
     assert "kernelmark kernel new/softmax.py --implementation=torch" in done.stdout
     assert kernel("--init", "torch", "new", folder=tmp_path).code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize(
+    ("language", "options", "told"),
+    [
+        ("torch", ("--device=cpu",), "verified"),
+        ("cpp", (), "verified"),
+        ("triton", ("--device=cpu",), "interpreter"),
+        ("cuda-cpp", ("--arch=sm_90",), "needs a CUDA device"),
+        ("cute-dsl", (), "nvidia-cutlass-dsl"),
+    ],
+)
+def test_the_line_that_init_prints_runs(
+    tmp_path: Path, language: str, options: tuple[str, ...], told: str
+) -> None:
+    """Where this machine has what the language needs; elsewhere it says what is missing, and ends with 3.
+
+    With smaller sizes than it prints: Triton's interpreter takes a minute for those.
+    """
+    import torch
+
+    if told not in ("verified", "interpreter") and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device, so nothing is missing")
+    if language in ("cpp", "cuda-cpp") and shutil.which("nvcc" if language == "cuda-cpp" else "g++") is None:
+        pytest.skip(f"the compiler of {language} is not installed")
+    if language == "cute-dsl" and importlib.util.find_spec("cutlass") is not None:
+        pytest.skip("nvidia-cutlass-dsl is installed, so nothing is missing")
+    line = kernel("--init", language, "new", folder=tmp_path).stdout.splitlines()[1].replace("1024", "64")
+    program, subcommand, *rest = shlex.split(line)
+    assert (program, subcommand) == ("kernelmark", "kernel")
+    quick = ("--num-trials=3", "--num-warmup=0", "--cache=warm")
+    done = kernel(*rest, *options, *quick, folder=tmp_path)
+    missing = told not in ("verified", "interpreter")
+    assert done.code == (3 if missing else 0), done.stderr
+    assert told in done.stdout + done.stderr

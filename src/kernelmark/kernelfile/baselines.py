@@ -34,7 +34,7 @@ class Compiled:
         count = self._count() - self.before
         if not count:
             return None
-        return f"torch compiled {count} more graphs after its first call, so its times hold compilations"
+        return f"torch compiled {count} more graphs after its first two calls, so its times hold compilations"
 
     @staticmethod
     def _count() -> int:

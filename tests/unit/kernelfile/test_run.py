@@ -285,6 +285,22 @@ def test_a_flashinfer_baseline_that_does_not_use_flashinfer_is_not_called_so(run
     assert "did not import flashinfer" in row.note
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("recompiled", [False, True])
+def test_what_torch_compiles_after_the_first_calls_is_a_note_on_its_row(run, recompiled: bool) -> None:
+    # a text that grows is another constant in each call, and compiled for anew
+    grow = "    texts[0] += 'a'\n" if recompiled else ""
+    reference = f"texts = ['']\ndef reference(x, out, **kwargs):\n{grow}    return x * (2 + 0 * len(texts[0]))\n"
+    (row,) = run(reference=reference, baselines="torch-compile").rows[1:]
+    assert row.check is Check.VERIFIED
+    assert row.timing is not None
+    told = [note for note in row.notes if "so its times hold compilations" in note]
+    assert bool(told) is recompiled
+    if recompiled:
+        # it gives up after eight, two of which came before
+        assert int(told[0].split()[2]) >= 1
+
+
 def test_a_wrong_baseline_ends_the_comparison(run) -> None:
     reference = """
 calls = []
