@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from kernelmark.mlir.failures import Stage
@@ -56,4 +58,4 @@ def _is_import(name: str) -> bool:
 
 def _print(name: str, text: str) -> None:
     click.echo(f"// ----- {name} -----\n{text}")
-    click.get_text_stream("stdout").flush()  # a crash in the next step must not swallow it
+    sys.stdout.flush()  # a crash in the next step must not swallow it

@@ -12,10 +12,10 @@ from kernelmark.cli.tables import echo_table, new_table
 from kernelmark.mlir.bindings import available
 from kernelmark.mlir.descriptors import find_schedule, list_schedules
 from kernelmark.mlir.descriptors.explain import explain_parameter, explain_steps, short_path
-from kernelmark.mlir.descriptors.lookup import Listed
+from kernelmark.mlir.descriptors.lookup import Listed, find_path
 from kernelmark.mlir.descriptors.passes import check_passes
-from kernelmark.mlir.elements import Element
-from kernelmark.mlir.targets import Target, detect, override
+from kernelmark.mlir.elements import FLOATS, Element
+from kernelmark.mlir.targets import detect, override
 
 if TYPE_CHECKING:
     from kernelmark.mlir.front import ModelRequest
@@ -28,15 +28,12 @@ def show_list(roots: Sequence[Path], *, target: str | None, feature: str | None,
     chosen = override(detect(), name=target, feature=feature, threads=threads)
     click.echo(f"target: {chosen}")
     table = new_table("", "pipeline", "dtype", "for", "from", "description")
-    taken: set[tuple[str, Element | None]] = set()
-    for listed in sorted(list_schedules(roots), key=lambda each: _precedence(each, chosen, roots)):
-        key = (listed.pipeline, listed.element)
-        star = "*" if _serves(listed, chosen) and key not in taken and listed.problem is None else ""
-        if star:
-            taken.add(key)
+    for listed in sorted(list_schedules(roots), key=lambda each: each.pipeline):
+        elements = FLOATS if listed.element is None else (listed.element,)
+        taken = any(find_path(listed.pipeline, each, chosen, roots) == listed.path for each in elements)
         said = f"cannot be used: {listed.problem}" if listed.problem else listed.description
         element = str(listed.element) if listed.element else "any"
-        table.add_row(star, listed.pipeline, element, listed.serves, _root(listed), said)
+        table.add_row("*" if taken else "", listed.pipeline, element, listed.serves, _root(listed), said)
     echo_table(table)
 
 
@@ -68,21 +65,6 @@ def show_explained(request: ModelRequest) -> None:
         table.add_row(number, step.kind, step.where, f"{step.text}{f'  ({step.note})' if step.note else ''}")
     click.echo()
     echo_table(table)
-
-
-def _serves(listed: Listed, target: Target) -> bool:
-    return listed.target in (None, target.name) and (
-        listed.feature is None or listed.feature in target.features
-    )
-
-
-def _precedence(listed: Listed, target: Target, roots: Sequence[Path]) -> tuple[object, ...]:
-    """Order as the lookup does: by name, then root, then how special a schedule is; others behind."""
-    root = list(roots).index(listed.root) if listed.root in roots else len(roots)
-    features = list(target.preference)
-    special = features.index(listed.feature) if listed.feature in features else len(features)
-    special += listed.target is None
-    return listed.pipeline, str(listed.element or "~"), not _serves(listed, target), root, special
 
 
 def _root(listed: Listed) -> str:

@@ -18,7 +18,7 @@ from kernelmark.mlir.descriptors.schema import read_descriptor
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.targets import Architecture, Feature, Target
 
-__all__ = ["SHIPPED", "Listed", "find_schedule", "list_schedules"]
+__all__ = ["SHIPPED", "Listed", "find_path", "find_schedule", "list_schedules"]
 
 SHIPPED = Path(__file__).resolve().parents[1] / "schedules"
 """The root of the schedules that come with this package."""
@@ -98,6 +98,12 @@ def candidates(pipeline: str, element: Element, target: Target, roots: Sequence[
             yield folder / f"{pipeline}{_SUFFIX}"
 
 
+def find_path(pipeline: str, element: Element, target: Target, roots: Sequence[Path] = ()) -> Path | None:
+    """Give the file that a pipeline's name means; ``None`` where there is none."""
+    tried = candidates(pipeline, element, target, roots)
+    return next((path for path in tried if path.is_file() and not _is_part(path)), None)
+
+
 def _path(name: str, element: Element, target: Target, roots: Sequence[Path]) -> Path:
     if _is_path(name):
         path = Path(name)
@@ -106,14 +112,13 @@ def _path(name: str, element: Element, target: Target, roots: Sequence[Path]) ->
                 f"there is no file {name}; --list-schedules shows the schedules that have a name"
             )
         return path
-    tried = list(candidates(name, element, target, _checked(roots)))
-    found = next((path for path in tried if path.is_file() and not _is_part(path)), None)
+    found = find_path(name, element, target, _checked(roots))
     if found is None:
-        raise ScheduleError(_none_found(name, element, target, roots, tried))
+        raise ScheduleError(_none_found(name, element, target, roots))
     return found
 
 
-def _none_found(name: str, element: Element, target: Target, roots: Sequence[Path], tried: list[Path]) -> str:
+def _none_found(name: str, element: Element, target: Target, roots: Sequence[Path]) -> str:
     usable = [
         each
         for each in list_schedules(roots)
@@ -124,7 +129,7 @@ def _none_found(name: str, element: Element, target: Target, roots: Sequence[Pat
         hint = f"it has schedules for {', '.join(elements)}"
     else:
         hint = suggestion(name, sorted({each.pipeline for each in usable}), there_are="pipelines")
-    places = "".join(f"\n  {path}" for path in tried)
+    places = "".join(f"\n  {path}" for path in candidates(name, element, target, roots))
     return f"no schedule {name!r} for {element} on {target.name}; {hint}. Looked for:{places}"
 
 
