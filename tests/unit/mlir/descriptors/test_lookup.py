@@ -73,16 +73,16 @@ def test_the_users_roots_come_before_the_shipped_one(write: Write, tmp_path: Pat
 def test_a_pipeline_that_there_is_none_of_is_refused_with_near_names_and_the_places(
     write: Write, tmp_path: Path
 ) -> None:
-    file(write, "x86_64/softmax/f32.yaml")
-    file(write, "x86_64/amx/attention/f32.yaml")
+    file(write, "x86_64/hadamard/f32.yaml")
+    file(write, "x86_64/amx/hadamards/f32.yaml")
     with pytest.raises(ScheduleError) as raised:
-        find_schedule("softmx", Element.F32, AVX2, roots=[tmp_path])
+        find_schedule("hadamrd", Element.F32, AVX2, roots=[tmp_path])
     text = str(raised.value)
-    assert "no schedule 'softmx' for f32 on x86_64; did you mean 'softmax'" in text
-    assert "attention" not in text.splitlines()[0]  # it asks for a feature that is not there
-    assert f"{tmp_path}/x86_64/avx2/softmx/f32.yaml" in text
+    assert "no schedule 'hadamrd' for f32 on x86_64; did you mean 'hadamard'" in text
+    assert "hadamards" not in text.splitlines()[0]  # it asks for a feature that is not there
+    assert f"{tmp_path}/x86_64/avx2/hadamrd/f32.yaml" in text
     with pytest.raises(ScheduleError, match="for bf16 on x86_64; it has schedules for f32"):
-        find_schedule("softmax", Element.BF16, AVX2, roots=[tmp_path])
+        find_schedule("hadamard", Element.BF16, AVX2, roots=[tmp_path])
 
 
 def test_a_part_is_no_pipeline(write: Write, tmp_path: Path) -> None:
