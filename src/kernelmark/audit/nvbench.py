@@ -23,7 +23,7 @@ _MEDIAN, _SAMPLES, _WALL = "nv/cold/time/gpu/median", "nv/cold/sample_size", "nv
 
 
 def run_nvbench(calls: Mapping[str, Call], *, runs: int, device: int, out: Path) -> None:
-    """Let NVBench measure every call ``runs`` times, run by run, and write its JSON to ``out``.
+    """Let NVBench measure every call ``runs`` times, call by call, and write its JSON to ``out``.
 
     Raises:
         UnavailableError: cuda-bench, or the cuda-bindings it needs, is not installed.
@@ -36,8 +36,8 @@ def run_nvbench(calls: Mapping[str, Call], *, runs: int, device: int, out: Path)
     ) in calls.values():  # what is loaded lazily would wait for the device, which a blocking kernel holds
         call.run(*call.args)
     torch.cuda.synchronize()
-    for run in range(runs):
-        for name, call in calls.items():
+    for name, call in calls.items():
+        for run in range(runs):
             measured = _measured(call, device)
             measured.__name__ = f"run_{run}_call_{list(calls).index(name)}"
             bench.register(measured).set_name(_label(run, name))

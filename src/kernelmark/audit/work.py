@@ -95,12 +95,16 @@ def _nvbench(device: Device, calls: Mapping[str, Call], runs: int, out: Path) ->
 def _all_runs(
     device: Device, calls: Mapping[str, Call], wanted: list[Instrument], runs: int
 ) -> Iterator[Said]:
-    """Read run by run, so that what changes with time meets every instrument and call alike."""
+    """Read call by call, and each call run by run, so that what changes with time meets every instrument alike.
+
+    A reading then follows one of the same call. A GPU's clock depends on the power drawn in the second before it:
+    where each run went through all calls, five readings of one softmax on an H200 were 0.93 % apart.
+    """
     silent: set[str] = set()
     refused: set[tuple[str, str]] = set()
-    for run in range(runs):
-        for instrument in wanted:
-            for name, call in calls.items():
+    for name, call in calls.items():
+        for run in range(runs):
+            for instrument in wanted:
                 if instrument.name in silent or (instrument.name, name) in refused:
                     continue
                 said = _one(device, call, instrument, run=run, name=name)

@@ -27,13 +27,11 @@ def told(found: list) -> list[tuple[str, str | None]]:
     return [(each.instrument, each.call) for each in found]
 
 
-def test_runs_are_outermost_so_that_instruments_and_calls_take_turns() -> None:
-    found = list(subject._all_runs(FakeDevice(), CALLS, [own("host")], 2))
-    assert [(each.run, each.call) for each in found if isinstance(each, Reading)] == [
-        (0, "a"),
-        (0, "b"),
-        (1, "a"),
-        (1, "b"),
+def test_all_runs_of_a_call_follow_each_other_and_instruments_take_turns_in_them() -> None:
+    wanted = [own("host"), Instrument("again", "a timer", Cache.WARM, Place.SHARED, timer="host")]
+    found = list(subject._all_runs(CpuDevice(), CALLS, wanted, 2))
+    assert [(each.call, each.run, each.instrument) for each in found if isinstance(each, Reading)] == [
+        (call, run, instrument) for call in ("a", "b") for run in (0, 1) for instrument in ("host", "again")
     ]
 
 
@@ -53,8 +51,8 @@ def test_a_call_that_an_instrument_refuses_is_not_asked_of_it_again(monkeypatch:
 
     monkeypatch.setitem(subject._READ_BY, "timer", refuse_b)
     found = list(subject._all_runs(FakeDevice(), CALLS, [own("host")], 3))
-    assert told(found) == [("host", "a"), ("host", "b"), ("host", "a"), ("host", "a")]
-    assert found[1] == Failure("host", "EmptyIterationError: no work", "b")
+    assert told(found) == [("host", "a"), ("host", "a"), ("host", "a"), ("host", "b")]
+    assert found[3] == Failure("host", "EmptyIterationError: no work", "b")
 
 
 def test_the_calls_own_error_is_nobodys_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
