@@ -1,5 +1,7 @@
 """Three linear layers with ReLU between them. Exercises: a whole network of products."""
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -9,9 +11,7 @@ BATCH, WIDTHS = 32, [96, 128, 64, 10]
 class Model(nn.Module):
     def __init__(self, widths: list[int]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Linear(before, after) for before, after in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(nn.Linear(before, after) for before, after in pairwise(widths))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers[:-1]:

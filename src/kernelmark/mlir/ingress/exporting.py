@@ -65,8 +65,10 @@ def export_program(model: torch.nn.Module, inputs: Sequence[Any], *, training: b
 def _export(model: torch.nn.Module, inputs: Sequence[Any], name: str) -> ExportedProgram:
     with _CallLimit(name):
         program = torch.export.export(model, _stand_ins(inputs), strict=False)
+    program = program.run_decompositions(_decompositions())
+    # Not before: a net of several layers, and attention, are seeded as a whole for a dropout that they may not do.
     _refuse_random(program, name)
-    return program.run_decompositions(_decompositions())
+    return program
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -165,7 +167,8 @@ class _CallLimit(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.calls += 1
-        if self.calls > MOST_CALLS:
+        # Once only: torch calls functions while it unwinds from this, too.
+        if self.calls == MOST_CALLS + 1:
             raise failure(
                 Stage.IMPORT,
                 f"{self.name} calls more than {MOST_CALLS} torch functions in one forward; a loop over time steps"

@@ -25,6 +25,8 @@ from kernelmark.errors import UsageError
 from kernelmark.mlir.failures import Stage, failure
 from kernelmark.mlir.ingress.exporting import Exported, innermost_own_frame
 from kernelmark.mlir.ingress.imported import type_of
+from kernelmark.mlir.ingress.narrow_integers import widen_narrow_integers
+from kernelmark.mlir.ingress.rewrites import rewrite_for_torch_mlir
 from kernelmark.mlir.signature import Argument, Result, Role, TensorType
 
 __all__ = ["Inputs", "Outputs", "make_plain", "read_inputs", "read_outputs"]
@@ -72,7 +74,7 @@ def read_inputs(exported: Exported, name: str, input_names: Sequence[str] | None
     written = {each.target for each in program.graph_signature.output_specs if each.kind in _MUTATIONS}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     arguments, nodes, values, leaves = [], [], [], []
-    taken: set[str] = set()
+    taken = {node.name for node in placeholders} if input_names is None else set(input_names)
     for spec, node in zip(program.graph_signature.input_specs, placeholders, strict=True):
         if spec.kind not in _ROLES or not isinstance(spec.arg, TensorArgument | ConstantArgument):
             raise failure(Stage.IMPORT, f"{name} has an input that is neither tensor nor constant: {spec}")
@@ -80,18 +82,18 @@ def read_inputs(exported: Exported, name: str, input_names: Sequence[str] | None
             leaves.append((spec.arg.value,))
             continue
         role = _ROLES[spec.kind]
-        label = str(spec.target or node.name)
+        target = str(spec.target)
         if role is Role.INPUT:
             label = input_names[len(leaves)] if input_names else str(node.name)
             leaves.append(len(arguments))
             value = None
-        elif not node.users and label not in written:
+        elif not node.users and target not in written:
             continue
         else:
-            value = _value_of(program, label, copy=label in written)
-            role = Role.CONSTANT if label in exported.held else role
-        label = label if label not in taken else node.name
-        taken.add(label)
+            # A buffer may be called like an input; the names of placeholders differ.
+            label = target if target not in taken else node.name
+            value = _value_of(program, target, copy=target in written)
+            role = Role.CONSTANT if target in exported.held else role
         arguments.append(Argument(label, role, _type_of(node, name)))
         nodes.append(node)
         values.append(value)
@@ -113,15 +115,18 @@ def read_outputs(program: ExportedProgram, inputs: Inputs, name: str) -> Outputs
     specs = program.graph_signature.output_specs
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     names = {node.name: argument.name for node, argument in zip(inputs.nodes, inputs.arguments, strict=True)}
-    for spec in program.graph_signature.input_specs:
-        # What a model writes is named by its target, but an input by its placeholder.
-        if spec.target is not None and isinstance(spec.arg, TensorArgument) and spec.arg.name in names:
-            names[spec.target] = names[spec.arg.name]
+    placeholders = {
+        spec.target: spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if isinstance(spec.arg, TensorArgument)
+    }
     labels = iter(_labels(program))
     results, nodes, leaves = [], [], []
     for spec, node in zip(specs, output.args[0], strict=True):
         if spec.kind in _MUTATIONS:
-            writes = names[str(spec.target)]
+            # An input that is written is named by its placeholder, and state by its own name.
+            by_placeholder = spec.kind is OutputKind.USER_INPUT_MUTATION
+            writes = names[str(spec.target) if by_placeholder else placeholders[spec.target]]
             results.append(Result(writes, _type_of(node, name), writes))
             nodes.append(node)
             continue
@@ -181,9 +186,9 @@ def make_plain(
 ) -> None:
     """Leave in ``graph`` only tensors: ``arguments`` its placeholders, ``results`` what it returns.
 
-    Operations that compute nothing but empty tensors become empty tensors (torch-mlir fails on some of them),
-    assertions about tensors' metadata go, and each node's stack trace shrinks to the model's own innermost line,
-    which becomes the location of what is made from it.
+    Operations that compute nothing but empty tensors become empty tensors (torch-mlir fails on some of them), what
+    torch-mlir does not do right is rewritten, assertions about tensors' metadata go, and each node's stack trace
+    shrinks to the model's own innermost line, which becomes the location of what is made from it.
     """
     (output,) = (node for node in graph.nodes if node.op == "output")
     output.args = (tuple(results),)
@@ -192,6 +197,8 @@ def make_plain(
             graph.erase_node(node)
         elif node.op == "call_function" and _is_empty(node.meta.get("val")):
             _replace_by_empty(graph, node)
+    rewrite_for_torch_mlir(graph)
+    widen_narrow_integers(graph)
     graph.eliminate_dead_code()
     for node in list(graph.nodes):
         if node.op == "placeholder" and node not in arguments:
