@@ -89,7 +89,8 @@ def _unknown_word(words: list[str]) -> str | None:
     context = click.Context(command, info_name="kernelmark")
     options = {"--help"}
     for word in itertools.takewhile(lambda word: word != "...", words):
-        for parameter in command.params:
+        default = getattr(command, "default", None)  # of a group whose first word need not be a command
+        for parameter in (*command.params, *(default.params if default else ())):
             options.update(parameter.opts, parameter.secondary_opts)
         if word.startswith("-"):
             if word.partition("=")[0] not in options and not _takes_any_name(command, word):

@@ -31,8 +31,13 @@ class _Models(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args and args[0] in self.commands else [_RUN, *args])
 
+    @property
+    def default(self) -> click.Command:
+        """The command for a model file."""
+        return self.commands[_RUN]
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or self.commands[_RUN]
+        return super().get_command(ctx, cmd_name) or self.default
 
 
 @click.group(cls=_Models)
