@@ -11,6 +11,7 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from enum import StrEnum
 from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import Any
@@ -19,7 +20,31 @@ import torch
 
 from kernelmark.roofline import Work
 
-__all__ = ["Op", "cxx_compiler", "dtype_of", "with_own_code"]
+__all__ = ["CPU_VARIABLE", "CpuCompiler", "Op", "cpu_compiler", "cxx_compiler", "dtype_of", "with_own_code"]
+
+CPU_VARIABLE = "TILEOPS_CPU"
+"""The variable of the environment that says what compiles an op for the CPU."""
+
+
+class CpuCompiler(StrEnum):
+    """What can compile an op for the CPU."""
+
+    INDUCTOR = "inductor"
+    """Torch's own; needs a C++ compiler, and without one the composition runs as it is."""
+    MLIR = "mlir"
+    """kernelmark's backend for torch.compile; needs the extra ``mlir`` and no compiler."""
+
+
+def cpu_compiler() -> CpuCompiler:
+    """Say what compiles an op for the CPU here: inductor, unless the environment asks for another.
+
+    Raises:
+        ValueError: it asks for what there is none of.
+    """
+    asked = os.environ.get(CPU_VARIABLE, CpuCompiler.INDUCTOR)
+    if asked not in list(CpuCompiler):
+        raise ValueError(f"{CPU_VARIABLE}={asked!r}: use one of {', '.join(CpuCompiler)}")
+    return CpuCompiler(asked)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -56,7 +81,8 @@ class Op(ABC):
         """How the last call computed; empty before the first.
 
         ``triton``; ``torch inductor``; ``torch inductor (library calls)`` where inductor generated no code and
-        calls torch's own function, as it does for a bare matrix product; or the composition, and why.
+        calls torch's own function, as it does for a bare matrix product; ``mlir`` with the number of threads; or
+        the composition, and why.
         """
 
     def __call__(self, *inputs: Any) -> Any:
@@ -87,7 +113,9 @@ class Op(ABC):
 
     def _first(self, *inputs: Any) -> Any:
         """Compute on the CPU for the first time; the path is kept only if it could be built and ran."""
-        if cxx_compiler() is None:
+        if cpu_compiler() is CpuCompiler.MLIR:
+            path, told, out = self._through_mlir(*inputs)
+        elif cxx_compiler() is None:
             path, told = self.forward, "torch composition (no C++ compiler)"
             out = path(*inputs)
         else:
@@ -100,6 +128,16 @@ class Op(ABC):
             told = "torch inductor" if generated else "torch inductor (library calls)"
         self._on_cpu, self.backend = (path, told), told
         return out
+
+    def _through_mlir(self, *inputs: Any) -> tuple[Callable[..., Any], str, Any]:
+        """Compile with MLIR: give the path, what it is called, and what the first call gave."""
+        from kernelmark.mlir.backend import Backend
+
+        backend = Backend()
+        path = torch.compile(with_own_code(self.forward), backend=backend, dynamic=False, fullgraph=True)
+        out = path(*inputs)
+        threads = max((each.compiled.threads for each in backend.subgraphs if each.compiled), default=1)
+        return path, f"mlir ({threads} thread{'s' if threads > 1 else ''})", out
 
 
 def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:

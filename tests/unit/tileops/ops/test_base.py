@@ -9,10 +9,20 @@ from typing import Any
 import pytest
 import torch
 
+from kernelmark import probe
 from kernelmark.roofline import Work
 from tileops.ops import base
-from tileops.ops.base import Op, cxx_compiler, dtype_of, with_own_code
+from tileops.ops.base import (
+    CPU_VARIABLE,
+    CpuCompiler,
+    Op,
+    cpu_compiler,
+    cxx_compiler,
+    dtype_of,
+    with_own_code,
+)
 
+needs_mlir = pytest.mark.skipif(not probe.module("torch_mlir"), reason=probe.module("torch_mlir").detail)
 needs_compiler = pytest.mark.skipif(
     cxx_compiler() is None, reason="inductor needs a C++ compiler; there is none here"
 )
@@ -48,6 +58,16 @@ class Talks(Scale):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print("multiplying")
         return x * self.factor
+
+
+@pytest.fixture(autouse=True)
+def _usual_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CPU_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def through_mlir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CPU_VARIABLE, "mlir")
 
 
 @pytest.fixture
@@ -91,6 +111,36 @@ def test_what_cannot_be_compiled_raises_each_time_and_never_runs_uncompiled(
             op(torch.ones(3))
     assert op.backend == ""
     assert "multiplying" not in capsys.readouterr().out
+
+
+@needs_mlir
+@pytest.mark.usefixtures("through_mlir", "no_compiler")
+@pytest.mark.parametrize("kind", [Scale, Product])
+def test_where_it_is_asked_for_mlir_compiles_and_the_backend_says_so(kind: type[Scale]) -> None:
+    op, x = kind(3.0), torch.randn(5, 5)
+    first, again = op(x), op(x)
+    torch.testing.assert_close(first, x @ x if kind is Product else 3 * x)
+    assert torch.equal(again, first)
+    assert op.backend == "mlir (1 thread)"  # too small to be split
+
+
+@needs_mlir
+@pytest.mark.usefixtures("through_mlir")
+def test_what_mlir_cannot_compile_raises_and_never_runs_uncompiled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    op = Talks(2.0)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        op(torch.ones(3))
+    assert op.backend == ""
+    assert "multiplying" not in capsys.readouterr().out
+
+
+def test_inductor_compiles_unless_the_environment_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cpu_compiler() is CpuCompiler.INDUCTOR
+    monkeypatch.setenv(CPU_VARIABLE, "llvm")
+    with pytest.raises(ValueError, match="TILEOPS_CPU='llvm': use one of inductor, mlir"):
+        Scale(2.0)(torch.ones(2))
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tileops.ops
+from kernelmark import probe
 from kernelmark.harness import library_at
 from tileops.ops import BmmFwdOp, GemmFwdOp, RMSNormFwdOp, SoftmaxFwdOp, base
 from tileops.ops.base import Op
@@ -65,6 +66,20 @@ def test_the_compiled_path_agrees_with_float64(name: str) -> None:
     assert _worst(got, expected) <= ROUNDING["float32"]
     products = name in ("gemm", "bmm")
     assert op.backend == ("torch inductor (library calls)" if products else "torch inductor")
+
+
+@pytest.mark.skipif(not probe.module("torch_mlir"), reason=probe.module("torch_mlir").detail)
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_path_through_mlir_agrees_with_float64(
+    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(base.CPU_VARIABLE, "mlir")
+    op, inputs, expected = SAMPLES[name](getattr(torch, dtype))
+    got = op(*inputs)
+    assert op.backend.startswith("mlir (")
+    assert got.dtype == getattr(torch, dtype)
+    assert _worst(got, expected) <= ROUNDING[dtype]
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)

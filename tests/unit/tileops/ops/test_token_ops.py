@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tileops.ops
+from kernelmark import probe
 from kernelmark.harness import library_at
 from tileops.ops import AttentionFwdOp, Int8QuantOp, MoeCombineOp, RMSNormBwdOp, SiluInplaceOp, TopKOp, base
 from tileops.ops.base import Op
@@ -110,6 +111,18 @@ def test_the_compiled_path_agrees_with_float64(name: str) -> None:
     assert _worst(op(*inputs), expected) <= ROUNDING["float32"]
     # Inductor generates no code for a selection alone: it calls torch's.
     assert op.backend == ("torch inductor (library calls)" if name == "topk" else "torch inductor")
+
+
+@pytest.mark.skipif(not probe.module("torch_mlir"), reason=probe.module("torch_mlir").detail)
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_path_through_mlir_agrees_with_float64(
+    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(base.CPU_VARIABLE, "mlir")
+    op, inputs, expected = SAMPLES[name](getattr(torch, dtype))
+    assert _worst(op(*inputs), expected) <= 2 * ROUNDING[dtype]
+    assert op.backend.startswith("mlir (")
 
 
 @pytest.mark.usefixtures("no_compiler")
