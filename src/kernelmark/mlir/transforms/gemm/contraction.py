@@ -246,27 +246,34 @@ def _maps(op: Operation) -> list[list[int]] | None:
 
 def _name_axes(
     lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
-    """Name the loops; ``None`` where there are two of a kind, or one that is in no product of matrices."""
+) -> tuple[tuple[str, ...], ...] | None:
+    """Name the loops; ``None`` where one is in no product of matrices, or the sum runs over two.
+
+    Where several loops run over rows, or over columns, all but one are batches: of products with one right, or left,
+    operand.
+    """
+    kept = {
+        _kept([dim for dim in out if dim in one and dim not in other], one, out): axis
+        for one, other, axis in ((lhs, rhs, "m"), (rhs, lhs, "n"))
+    }
     names: dict[int, str] = {}
     for dim in out:
-        if dim in lhs and dim in rhs:
-            names[dim] = f"b{dim}"
-        elif dim in lhs:
-            names[dim] = "m"
-        elif dim in rhs:
-            names[dim] = "n"
-        else:
+        if dim not in lhs and dim not in rhs:
             return None
-    for dim in [*lhs, *rhs]:
-        if dim not in names:
-            if dim not in lhs or dim not in rhs:
-                return None  # summed over in one operand alone
-            names[dim] = "k"
-    kinds = [name for name in names.values() if not name.startswith("b")]
-    if len(kinds) != len(set(kinds)) or "k" not in kinds:
+        names[dim] = kept.get(dim, f"b{dim}")
+    summed = {dim for dim in (*lhs, *rhs) if dim not in out}
+    if len(summed) != 1 or not summed <= set(lhs) & set(rhs):
         return None
-    return tuple(tuple(names[dim] for dim in dims) for dims in (lhs, rhs, out))  # type: ignore[return-value]
+    names[summed.pop()] = "k"
+    return tuple(tuple(names[dim] for dim in dims) for dims in (lhs, rhs, out))
+
+
+def _kept(candidates: Sequence[int], operand: Sequence[int], out: Sequence[int]) -> int:
+    """Choose among loops over rows: one along which neighbours lie side by side, or else the innermost."""
+    for dim in (out[-1:], operand[-1:], candidates[-1:]):
+        if dim and dim[0] in candidates:
+            return dim[0]
+    return -1
 
 
 def _renamed(operand: Operand) -> Operand:

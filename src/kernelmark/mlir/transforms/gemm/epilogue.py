@@ -1,6 +1,7 @@
 """What is done to each sum before it is stored: the elementwise operation that alone uses a product, on vectors.
 
-Owns recognising one and writing its body for a vector of neighbours. Knows nothing of tiles.
+Owns which operations can go with a product, and what they read for a vector of sums. The body itself is written as
+that of every other elementwise operation; tiles are unknown here.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import Any
 
 from kernelmark.mlir.bindings import Operation, bindings
 from kernelmark.mlir.transforms.gemm.contraction import Contraction, Operand, squeezed
-from kernelmark.mlir.transforms.gemm.emit import Emitter, Value
+from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
+from kernelmark.mlir.transforms.vectors.bodies import read_body
+from kernelmark.mlir.transforms.vectors.functions import Functions
+from kernelmark.mlir.transforms.vectors.lanes import Copy, Lanes, Supply, Varying, converted
+from kernelmark.mlir.transforms.vectors.numbers import Numbers, is_float, numbers_of
 
 __all__ = ["Epilogue", "apply_epilogue", "match_epilogue"]
 
-
 SMALL = 8
 """Operations of a body that is repeated for each vector of a tile: there are 24 of them."""
+_ONE = Copy(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +34,14 @@ class Epilogue:
     """Its inputs with the loops over their dimensions; ``None`` stands for the product's result."""
     loops: tuple[str, ...]
     """The product's loop that each of its own loops is."""
-
-    @property
-    def element(self) -> Any:
-        """The type of what it computes."""
-        return self.op.results[0].type.element_type
+    numbers: Numbers
+    """Which types are computed in which."""
 
     @property
     def small(self) -> bool:
-        """Whether its body may stand in the code once for every vector of a tile: short, and without calls."""
-        body = list(self.op.regions[0].blocks[0].operations)
-        return len(body) <= SMALL and not any(op.operation.name.startswith("math.") for op in body)
+        """Whether its body may stand in the code once for every vector of a tile: short, and without functions."""
+        body = read_body(self.op, self.numbers)
+        return body is not None and body.operations <= SMALL and not body.functions
 
 
 def match_epilogue(contraction: Contraction) -> Epilogue | None:
@@ -48,67 +50,82 @@ def match_epilogue(contraction: Contraction) -> Epilogue | None:
     if len(uses) != 1:
         return None
     op = uses[0].owner.operation
-    if op.name != "linalg.generic" or len(op.results) != 1 or not _is_elementwise(op):
+    numbers = numbers_of(contraction.op.parent)
+    if op.name != "linalg.generic" or len(op.results) != 1 or not _is_elementwise(op, numbers):
         return None
-    maps = _read_maps(op, contraction)
-    if maps is None:
+    maps = _maps(op, contraction)
+    inputs = list(op.operands)[:-1]
+    if maps is None or maps[-1] != contraction.loops or uses[0].operand_number >= len(inputs):
         return None
     operands: list[Operand | None] = []
-    inputs = list(op.operands)[:-1]
     for number, (value, axes) in enumerate(zip(inputs, maps[:-1], strict=True)):
         if number == uses[0].operand_number:
             operands.append(None)
-            if axes != maps[-1]:
+            if axes != contraction.loops:
                 return None
-        else:
-            operand = squeezed(Operand(value, axes), op)
-            if _is_boolean(value) or "n" in operand.axes[:-1]:
-                return None
-            operands.append(operand)
-    if uses[0].operand_number >= len(inputs) or maps[-1] != contraction.loops or _is_boolean(op.results[0]):
-        return None
-    return Epilogue(op, tuple(operands), contraction.loops)
+            continue
+        operand = squeezed(Operand(value, axes), op)
+        if _is_boolean(value) or "n" in operand.axes[:-1]:
+            return None
+        operands.append(operand)
+    return Epilogue(op, tuple(operands), contraction.loops, numbers)
 
 
 def apply_epilogue(
-    e: Emitter, epilogue: Epilogue, sums: Value, at: Mapping[str, Any], mask: Value | None
+    e: Emitter, epilogue: Epilogue, sums: Value, at: Mapping[str, Index], mask: Value | None
 ) -> Value:
     """Write the body for the sums at ``at`` and their neighbours along ``n``.
 
     Args:
         e: Writes.
         epilogue: What to compute.
-        sums: A vector of the product's results.
+        sums: A vector of the product's results, or one of them.
         at: The index of each loop, that of ``n`` for the first lane.
         mask: The lanes that are in the result; ``None`` for all.
     """
-    lanes = sums.type.shape[0]
-    block = epilogue.op.regions[0].blocks[0]
-    known: dict[Value, Value] = {}
-    for argument, operand in zip(block.arguments, epilogue.operands, strict=False):
-        known[argument] = sums if operand is None else _load(e, operand, at, lanes, mask)
-    for op in list(block.operations)[:-1]:
-        for result, vector in zip(
-            op.results, _vectorised(e, op, known, epilogue.loops, at, lanes), strict=True
-        ):
-            known[result] = vector
-    return _known(e, known, block.operations[len(block.operations) - 1].operands[0], lanes)
+    op, numbers = epilogue.op, epilogue.numbers
+    width = sums.type.shape[0] if e.is_vector(sums) else 1
+
+    def argument(number: int, _: Copy) -> Value:
+        operand = epilogue.operands[number]
+        value = sums
+        if operand is not None:
+            along = argument_varies(number).lanes
+            value = e.read(operand.value, operand.places(at), width if along else 1, mask if along else None)
+        element = value.type.element_type if e.is_vector(value) else value.type
+        return converted(e, value, numbers.computed(element)) if is_float(element) else value
+
+    def argument_varies(number: int) -> Varying:
+        operand = epilogue.operands[number]
+        return Varying(lanes=operand is None or operand.axes[-1:] == ("n",))
+
+    def counter(dimension: int, _: Copy) -> Value:
+        first = e.index(at[epilogue.loops[dimension]])
+        if width == 1 or not counter_varies(dimension).lanes:
+            return first
+        return e.arith.addi(e.splat(first, width), e.steps(width))
+
+    def counter_varies(dimension: int) -> Varying:
+        return Varying(lanes=epilogue.loops[dimension] == "n")
+
+    module = _module_of(op)
+    lanes = Lanes(e, Functions(e, module=module), numbers, width)
+    supply = Supply(argument, argument_varies, counter, counter_varies, gather=_no_gather)
+    (result,) = lanes.write(op, [_ONE], supply)
+    element = op.results[0].type.element_type
+    value = converted(e, result[_ONE], element) if is_float(element) else result[_ONE]
+    return e.splat(value, width)
 
 
-def _is_elementwise(op: Operation) -> bool:
-    """Whether every loop is parallel and the body is arithmetic on numbers that does not read the old result."""
+def _is_elementwise(op: Operation, numbers: Numbers) -> bool:
+    """Whether every loop is parallel, and the body is arithmetic that any lane may do and reads no old result."""
     if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
         return False
     block = op.regions[0].blocks[0]
     if list(block.arguments[len(block.arguments) - 1].uses):
         return False
-    return all(_is_vectorisable(each.operation) for each in list(block.operations)[:-1])
-
-
-def _is_vectorisable(op: Operation) -> bool:
-    if op.name == "linalg.index":
-        return True
-    return op.name.startswith(("arith.", "math.")) and len(op.regions) == 0
+    body = read_body(op, numbers)
+    return body is not None and body.maskable
 
 
 def _is_boolean(value: Value) -> bool:
@@ -116,7 +133,7 @@ def _is_boolean(value: Value) -> bool:
     return str(value.type.element_type) == "i1"
 
 
-def _read_maps(op: Operation, contraction: Contraction) -> list[tuple[str, ...]] | None:
+def _maps(op: Operation, contraction: Contraction) -> list[tuple[str, ...]] | None:
     """Give the product's loop over each dimension of each operand; the last operand is the result."""
     ir = bindings("ir")
     maps = [attribute.value for attribute in op.attributes["indexing_maps"]]
@@ -137,43 +154,12 @@ def _read_maps(op: Operation, contraction: Contraction) -> list[tuple[str, ...]]
     return found
 
 
-def _load(e: Emitter, operand: Operand, at: Mapping[str, Any], lanes: int, mask: Value | None) -> Value:
-    places = operand.places(at)
-    if operand.axes and operand.axes[-1] == "n":
-        return e.read(operand.value, places, lanes, mask)
-    return e.splat(e.extract(operand.value, places), lanes)
+def _module_of(op: Operation) -> Any:
+    parent = op.parent
+    while parent.operation.name != "builtin.module":
+        parent = parent.operation.parent
+    return parent
 
 
-def _vectorised(
-    e: Emitter,
-    op: Operation,
-    known: Mapping[Value, Value],
-    loops: tuple[str, ...],
-    at: Mapping[str, Any],
-    lanes: int,
-) -> list[Value]:
-    op = op.operation
-    types = [e.vector_type(lanes, result.type) for result in op.results]
-    if op.name == "linalg.index":
-        axis = loops[int(op.attributes["dim"])]
-        first = e.splat(e.value(at[axis]), lanes)
-        return [e.arith.addi(first, e.vector.step(types[0])) if axis == "n" else first]
-    if op.name == "arith.constant":
-        return [e.splat(e.arith.constant(op.results[0].type, op.attributes["value"]), lanes)]
-    operands = [_known(e, known, each, lanes) for each in op.operands]
-    made = e.ir.Operation.create(
-        op.name,
-        results=types,
-        operands=operands,
-        attributes={each.name: each.attr for each in _attributes(op)},
-    )
-    return list(made.results)
-
-
-def _attributes(op: Operation) -> list[Any]:
-    return [op.attributes[number] for number in range(len(op.attributes))]
-
-
-def _known(e: Emitter, known: Mapping[Value, Value], value: Value, lanes: int) -> Value:
-    """Give the vector for a number of the body; a number from outside the body fills one."""
-    return known[value] if value in known else e.splat(value, lanes)
+def _no_gather(*_: object) -> Value:
+    raise AssertionError("a body that reads tensors is no epilogue")

@@ -40,7 +40,7 @@ def multiply(e: Emitter, panels: tuple[Panel, Panel], steps: Index, sums: Sequen
             now = _step(e, panels, e.add(step, ahead), now)
         return now
 
-    return e.loop((0, rounded(e, steps, stride), stride), sums, turn)
+    return e.carry((0, rounded(e, steps, stride), stride), sums, turn)
 
 
 def _step(e: Emitter, panels: tuple[Panel, Panel], step: Index, sums: Sequence[Value]) -> list[Value]:
@@ -53,7 +53,7 @@ def _step(e: Emitter, panels: tuple[Panel, Panel], step: Index, sums: Sequence[V
     ]
     after = []
     for row in range(lhs.layout.tile):
-        unit = e.extract(lhs.value, lhs.place(e, step, row))
+        unit = e.read(lhs.value, lhs.place(e, step, row), 1)
         number = e.recast(e.splat(unit, lanes), factors, lhs.layout.element)
         for each, column in enumerate(columns):
             after.append(add_products(e, sums[row * len(columns) + each], number, column))

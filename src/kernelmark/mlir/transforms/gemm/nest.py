@@ -59,17 +59,17 @@ class _Nest:
         homes = [places[0], Place(spaces[3], axes, {})] if self.waits_apart else [places[0]]
 
         def columns(first: Index, *values: Value) -> list[Value]:
-            panels = (first, e.min(e.add(first, self.wide), self.rhs.panels))
-            return e.loop((0, self.k, self.blocks.kc), values, partial(steps, panels))
+            panels = (first, e.least(e.add(first, self.wide), self.rhs.panels))
+            return e.carry((0, self.k, self.blocks.kc), values, partial(steps, panels))
 
         def steps(panels: Range, step: Index, *values: Value) -> list[Value]:
-            block = Block(panels, panels[0], step, e.min(self.blocks.kc, e.sub(self.k, step)), at)
+            block = Block(panels, panels[0], step, e.least(self.blocks.kc, e.sub(self.k, step)), at)
             packed = self._pack_columns(block, values[0])
             now = [replace(home, value=value) for home, value in zip(homes, values[3:], strict=True)]
             return [packed, *self._all_tiles(block, packed, values[1:3], now)]
 
         begin = [*spaces[:3], *(home.value for home in homes)]
-        done = e.loop((0, self.rhs.panels, self.wide), begin, columns)
+        done = e.carry((0, self.rhs.panels, self.wide), begin, columns)
         return [*done[:3], *done[4:], done[3]]
 
     def _pack_columns(self, block: Block, into: Value) -> Value:
@@ -126,7 +126,7 @@ class _Nest:
         sizes: dict[str, Index] = {}
         for layout, (lower, upper) in ((self.lhs, rows), (self.rhs, columns)):
             origin[layout.axis] = e.mul(lower, layout.tile)
-            end = e.min(e.mul(upper, layout.tile), layout.size)
+            end = e.least(e.mul(upper, layout.tile), layout.size)
             sizes[layout.axis] = e.sub(end, origin[layout.axis])
         offsets = [origin[axis] if axis in origin else at[axis] for axis in home.axes]
         extents = [sizes.get(axis, 1) for axis in home.axes]
@@ -145,12 +145,12 @@ class _Nest:
         homes = [each for each in begin if isinstance(each, Place)]
 
         def rows(first: Index, mine: Value, *values: Value) -> list[Value]:
-            panels = (first, e.min(e.add(first, tall), last_row))
+            panels = (first, e.least(e.add(first, tall), last_row))
             own = replace(block, panels=panels, first=first)
             mine = pack(e, self.contraction.lhs, self.lhs, own, mine)
 
             def column(number: Index, *values: Value) -> list[Value]:
-                return e.loop((*panels, 1), values, partial(tile, number))
+                return e.carry((*panels, 1), values, partial(tile, number))
 
             def tile(column: Index, row: Index, scratch: Value, *values: Value) -> list[Value]:
                 left = Panel(mine, self.lhs, e.sub(row, first))
@@ -158,10 +158,10 @@ class _Nest:
                 now = [replace(home, value=value) for home, value in zip(homes, values, strict=True)]
                 return self._tile(block, (left, right), (row, column), scratch, now)
 
-            return [mine, *e.loop((first_column, last_column, 1), values, column)]
+            return [mine, *e.carry((first_column, last_column, 1), values, column)]
 
         values = [each.value if isinstance(each, Place) else each for each in begin]
-        return e.loop((first_row, last_row, tall), values, rows)
+        return e.carry((first_row, last_row, tall), values, rows)
 
     def _tile(
         self,
@@ -173,7 +173,7 @@ class _Nest:
     ) -> list[Value]:
         e = self.e
         vector = e.vector_type(self.rhs.lanes, self.contraction.element)
-        zeros = [e.zero(vector)] * (self.blocks.mr * self.blocks.nr // self.rhs.lanes)
+        zeros = [e.zeros(vector)] * (self.blocks.mr * self.blocks.nr // self.rhs.lanes)
         sums = multiply(e, panels, block.steps, zeros)
         at = {**block.at, "m": e.mul(numbers[0], self.blocks.mr), "n": e.mul(numbers[1], self.blocks.nr)}
         end = e.add(block.step, block.steps)

@@ -108,7 +108,7 @@ class _Panel:
         # Vectors along the rows switch off what is beyond the last row; along the steps that row is taken again.
         operand, block = self.of.operand, self.of.block
         if self.edge and operand.contiguous == "k":
-            index = e.min(index, self.layout.size - 1)
+            index = e.least(index, self.layout.size - 1)
         return operand.places({**block.at, self.layout.axis: index, "k": e.add(block.step, step)})
 
     def rows_left(self, e: Emitter, row: int) -> Index:
@@ -137,15 +137,15 @@ def _each_panel(e: Emitter, source: _Source, out: Value, fill: Callable[[_Panel,
     What has no edge is copied without masks: a processor without masked loads does those one by one.
     """
     layout, (lower, upper) = source.layout, source.block.panels
-    parts = [(lower, e.min(upper, layout.full_panels), False)]
+    parts = [(lower, e.least(upper, layout.full_panels), False)]
     if layout.full_panels < layout.panels:
-        parts.append((e.max(lower, layout.full_panels), upper, True))
+        parts.append((e.most(lower, layout.full_panels), upper, True))
     for begin, end, edge in parts:
 
         def turn(number: Index, out: Value, edge: bool = edge) -> list[Value]:
             return [fill(_Panel(source, number, edge), out)]
 
-        (out,) = e.loop((begin, end, 1), [out], turn)
+        (out,) = e.carry((begin, end, 1), [out], turn)
     return out
 
 
@@ -164,25 +164,25 @@ def _pack_steps(e: Emitter, source: _Source, out: Value) -> Value:
     even = e.mul(e.div(steps, pair), pair)
 
     def together(first: Index, out: Value) -> list[Value]:
-        bounds = (first, e.min(e.add(first, _TOGETHER), even), pair)
+        bounds = (first, e.least(e.add(first, _TOGETHER), even), pair)
 
         def fill(panel: _Panel, out: Value) -> Value:
-            return e.loop(bounds, [out], lambda step, out: [_copy_step(e, panel, step, pair, out)])[0]
+            return e.carry(bounds, [out], lambda step, out: [_copy_step(e, panel, step, pair, out)])[0]
 
         return [_each_panel(e, source, out, fill)]
 
-    (out,) = e.loop((0, even, _TOGETHER), [out], together)
+    (out,) = e.carry((0, even, _TOGETHER), [out], together)
 
     def alone(step: Index, out: Value) -> list[Value]:
         return [_each_panel(e, source, out, lambda panel, out: _copy_step(e, panel, step, 1, out))]
 
     if pair > 1:
-        (out,) = e.loop((even, steps, pair), [out], alone)
+        (out,) = e.carry((even, steps, pair), [out], alone)
 
     def clear(step: Index, out: Value) -> list[Value]:
         return [_each_panel(e, source, out, lambda panel, out: _clear_step(e, panel, step, out))]
 
-    return e.loop((rounded(e, steps, pair), rounded(e, steps, layout.stride), pair), [out], clear)[0]
+    return e.carry((rounded(e, steps, pair), rounded(e, steps, layout.stride), pair), [out], clear)[0]
 
 
 def _copy_step(e: Emitter, panel: _Panel, step: Index, present: int, out: Value) -> Value:
@@ -191,7 +191,7 @@ def _copy_step(e: Emitter, panel: _Panel, step: Index, present: int, out: Value)
     for row in range(0, layout.tile, layout.lanes):
         rows = min(layout.lanes, layout.tile - row)
         vectors = [_read_rows(e, panel, row, rows, e.add(step, each)) for each in range(present)]
-        vectors += [e.zero(vectors[0].type)] * (layout.pair - present)
+        vectors += [e.zeros(vectors[0].type)] * (layout.pair - present)
         vector = vectors[0] if layout.pair == 1 else e.vector.interleave(*vectors)
         vector = e.recast(vector, vector.type.shape[0] // layout.pair, layout.unit)
         out = e.write(e.front(vector, rows), out, panel.target(e, row, step))
@@ -201,19 +201,18 @@ def _copy_step(e: Emitter, panel: _Panel, step: Index, present: int, out: Value)
 def _read_rows(e: Emitter, panel: _Panel, row: int, rows: int, step: Index) -> Value:
     """Read ``rows`` numbers of a step, and convert them to the type that is multiplied."""
     layout = panel.layout
-    lanes = rows
-    if panel.of.operand.element != layout.unit:
-        # LLVM 22 aborts on some bf16 vectors of odd length ("do not know how to soft promote"): read a whole one.
-        lanes = layout.lanes
+    # LLVM 22 aborts on some bf16 vectors of odd length ("do not know how to soft promote"): a whole one is read.
+    odd = panel.of.operand.element != layout.unit or rows == 1
+    lanes = layout.lanes if odd else rows
     left: Index = panel.rows_left(e, row) if panel.edge else rows
-    mask = e.mask(lanes, e.min(left, rows)) if panel.edge or rows < lanes else None
+    mask = e.mask(lanes, e.least(left, rows)) if panel.edge or rows < lanes else None
     return panel.read(e, (row, step), lanes, mask)
 
 
 def _clear_step(e: Emitter, panel: _Panel, step: Index, out: Value) -> Value:
     layout = panel.layout
     for row in range(0, layout.tile, layout.lanes):
-        blank = e.zero(e.vector_type(min(layout.lanes, layout.tile - row), layout.unit))
+        blank = e.zeros(e.vector_type(min(layout.lanes, layout.tile - row), layout.unit))
         out = e.write(blank, out, panel.target(e, row, step))
     return out
 
@@ -236,8 +235,8 @@ def _pack_squares(e: Emitter, source: _Source, out: Value) -> Value:
             def rest(step: Index, out: Value, row: int = row) -> list[Value]:
                 return [_copy_square(e, panel, (row, step), e.mask(width, e.sub(steps, step)), out)]
 
-            (out,) = e.loop((0, whole, width), [out], square)
-            (out,) = e.loop((whole, steps, width), [out], rest)
+            (out,) = e.carry((0, whole, width), [out], square)
+            (out,) = e.carry((whole, steps, width), [out], rest)
         return out
 
     return _each_panel(e, source, out, fill)

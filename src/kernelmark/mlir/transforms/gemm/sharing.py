@@ -99,6 +99,6 @@ def _in_turn(
         if not rest:
             return kernel(at, values[:count], [replace(place, value=values[-1])])
         axis, *others = rest
-        return e.loop((*ranges[axis], 1), values, lambda i, *now: nested(others, {**at, axis: i}, now))
+        return e.carry((*ranges[axis], 1), values, lambda i, *now: nested(others, {**at, axis: i}, now))
 
     return nested(list(ranges), {}, [*spaces, place.value])

@@ -110,7 +110,7 @@ class _Thin:
 
         def worker(numbers: Sequence[Index], outs: Sequence[Value]) -> list[Slice]:
             lower, upper = part_of(e, (0, groups), numbers[0], inside)
-            begin, end = e.mul(lower, self.unit), e.min(e.mul(upper, self.unit), self.size)
+            begin, end = e.mul(lower, self.unit), e.least(e.mul(upper, self.unit), self.size)
             own = [
                 space.copy_of(e, copies, numbers[0])
                 for (space, _), copies in zip(self.spaces, outs, strict=False)
@@ -125,7 +125,9 @@ class _Thin:
             mine = Place(e.slice(outs[-1], offsets, sizes, drop=dropped), kept, {self.own: begin})
             done = self.part(at, [value for value, *_ in own], mine, (begin, end))
             where = [(offsets_, sizes_) for _, offsets_, sizes_ in own]
-            return [(value, at, size) for value, (at, size) in zip(done, [*where, (offsets, sizes)], strict=True)]
+            return [
+                (value, at, size) for value, (at, size) in zip(done, [*where, (offsets, sizes)], strict=True)
+            ]
 
         return e.forall([inside], [*spaces, place.value], worker)
 
@@ -166,14 +168,14 @@ class _Dots(_Thin):
         e = self.e
 
         def line(row: Index, out: Value) -> list[Value]:
-            return e.loop((0, self.k, 1), [out], lambda step, out: [move(row, step, out)])
+            return e.carry((0, self.k, 1), [out], lambda step, out: [move(row, step, out)])
 
         def move(row: Index, step: Index, out: Value) -> Value:
-            number = e.extract(self.thin.value, self.thin.places({**at, self.other: row, "k": step}))
+            number = e.read(self.thin.value, self.thin.places({**at, self.other: row, "k": step}), 1)
             number = e.convert(number, self.product.factor)
-            return e.tensor.insert(number, out, [e.value(row), e.value(step)])
+            return e.write(number, out, [row, step])
 
-        return e.loop((0, self.count, 1), [into], line)[0]
+        return e.carry((0, self.count, 1), [into], line)[0]
 
     def part(
         self, at: Mapping[str, Index], spaces: Sequence[Value], place: Place, range_: tuple[Index, Index]
@@ -182,17 +184,17 @@ class _Dots(_Thin):
         e = self.e
         begin, end = range_
         whole = e.add(begin, e.mul(e.div(e.sub(end, begin), self.unit), self.unit))
-        (out,) = e.loop((begin, whole, self.unit), [place.value], partial(self._rows, at, place, self.unit))
-        return e.loop((whole, end, 1), [out], partial(self._rows, at, place, 1))
+        (out,) = e.carry((begin, whole, self.unit), [place.value], partial(self._rows, at, place, self.unit))
+        return e.carry((whole, end, 1), [out], partial(self._rows, at, place, 1))
 
     def _rows(
         self, at: Mapping[str, Index], place: Place, rows: int, first: Index, out: Value
     ) -> list[Value]:
         e = self.e
         whole = self.k // self.width * self.width
-        sums = [e.zero(self.vector)] * (rows * self.count)
+        sums = [e.zeros(self.vector)] * (rows * self.count)
         turn = partial(self._add, at, first, rows, None)
-        sums = e.loop((0, whole, self.width), sums, turn)
+        sums = e.carry((0, whole, self.width), sums, turn)
         if whole < self.k:
             sums = self._add(at, first, rows, e.mask(self.width, self.k - whole), whole, *sums)
         for each, total in enumerate(sums):
@@ -226,7 +228,7 @@ class _Dots(_Thin):
 
     def _store(self, total: Value, cell: Mapping[str, Index], place: Place) -> Value:
         e = self.e
-        sum_ = e.splat(e.total(total), 1)
+        sum_ = e.total(total)
         initial = self.product.initial(e, cell, 1)
         if initial is not None:
             sum_ = e.plus(sum_, initial)
@@ -258,26 +260,26 @@ class _Updates(_Thin):
         begin, end = range_
 
         def strip(first: Index, sums: Value, out: Value) -> list[Value]:
-            width = e.min(self.strip, e.sub(end, first))
+            width = e.least(self.strip, e.sub(end, first))
             sums = self._cleared(sums, width)
             whole = self.k // self.depth * self.depth
-            (sums,) = e.loop(
+            (sums,) = e.carry(
                 (0, whole, self.depth), [sums], partial(self._add, at, (first, width), self.depth)
             )
-            (sums,) = e.loop((whole, self.k, 1), [sums], partial(self._add, at, (first, width), 1))
+            (sums,) = e.carry((whole, self.k, 1), [sums], partial(self._add, at, (first, width), 1))
             return [sums, self._stored(at, (first, width), sums, replace(place, value=out))]
 
-        return e.loop((begin, end, self.strip), [spaces[0], place.value], strip)
+        return e.carry((begin, end, self.strip), [spaces[0], place.value], strip)
 
     def _cleared(self, sums: Value, width: Index) -> Value:
         e = self.e
 
         def turn(column: Index, out: Value) -> list[Value]:
             for row in range(self.count):
-                out = e.write(e.zero(self.vector), out, [row, column])
+                out = e.write(e.zeros(self.vector), out, [row, column])
             return [out]
 
-        return e.loop((0, width, self.lanes), [sums], turn)[0]
+        return e.carry((0, width, self.lanes), [sums], turn)[0]
 
     def _add(
         self, at: Mapping[str, Index], strip: tuple[Index, Index], depth: int, step: Index, sums: Value
@@ -307,7 +309,7 @@ class _Updates(_Thin):
         return self._across(width, [sums], turn)
 
     def _number(self, at: Mapping[str, Index]) -> Value:
-        number = self.e.extract(self.thin.value, self.thin.places(at))
+        number = self.e.read(self.thin.value, self.thin.places(at), 1)
         return self.e.convert(number, self.product.contraction.element)
 
     def _stored(
@@ -333,9 +335,9 @@ class _Updates(_Thin):
         """Write ``turn`` for each vector of a strip; of the last one only what is left."""
         e = self.e
         whole = e.mul(e.div(width, self.lanes), self.lanes)
-        values = e.loop((0, whole, self.lanes), values, partial(turn, None))
+        values = e.carry((0, whole, self.lanes), values, partial(turn, None))
 
         def rest(column: Index, *now: Value) -> list[Value]:
             return turn(e.mask(self.lanes, e.sub(width, column)), column, *now)
 
-        return e.loop((whole, width, self.lanes), values, rest)
+        return e.carry((whole, width, self.lanes), values, rest)

@@ -130,8 +130,8 @@ def _store_rows(e: Emitter, tile: Tile, sums: Sequence[Value], scratch: Value, w
             out = e.write(vector, out, way.into.indices(e, at), mask)
         return [out]
 
-    height = e.min(tile.blocks.mr, e.sub(shape.m, tile.at["m"]))
-    return [scratch, *e.loop((0, height, 1), [way.into.value], line)]
+    height = e.least(tile.blocks.mr, e.sub(shape.m, tile.at["m"]))
+    return [scratch, *e.carry((0, height, 1), [way.into.value], line)]
 
 
 def _complete(
@@ -149,7 +149,7 @@ def _complete(
 
     def begin() -> list[Value]:
         if initial is None:
-            return [e.zero(type_) for type_ in types]
+            return [e.zeros(type_) for type_ in types]
         return [tile.product.initial(e, at, tile.lanes, mask) for at, mask in cells]
 
     def resume() -> list[Value]:
