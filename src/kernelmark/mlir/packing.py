@@ -8,7 +8,8 @@ written without a word.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelmark.mlir.failures import Stage, failure
@@ -28,25 +29,26 @@ _WORD = 8
 class Slot:
     """What one position of a call takes: its name for messages, and the tensor that fits it."""
 
-    __slots__ = ("dtype", "name", "shape", "type")
+    __slots__ = ("_strided", "_tensor", "dtype", "empty", "name", "shape", "type")
 
     def __init__(self, name: str, type_: TensorType) -> None:
-        self.name, self.type = name, type_
-        self.shape, self.dtype = type_.shape, type_.element.torch
-
-    def empty(self) -> torch.Tensor:
-        """Allocate a tensor that fits."""
         import torch
 
-        return torch.empty(self.shape, dtype=self.dtype)
+        self.name, self.type = name, type_
+        self.shape, self.dtype = type_.shape, type_.element.torch
+        self._tensor, self._strided = torch.Tensor, torch.strided
+        self.empty: Callable[[], torch.Tensor] = functools.partial(torch.empty, self.shape, dtype=self.dtype)
+        """Allocates a tensor that fits."""
 
-    def fits(self, tensor: torch.Tensor) -> bool:
+    def fits(self, tensor: object) -> bool:
         """Whether the code can take ``tensor`` as it is; sizes and element type included."""
         return (
-            tensor.dtype is self.dtype
+            isinstance(tensor, self._tensor)
+            and tensor.dtype is self.dtype
             and tensor.shape == self.shape
-            and tensor.is_contiguous()
             and tensor.is_cpu
+            and tensor.layout is self._strided
+            and tensor.is_contiguous()
             and not tensor.is_neg()
             and tensor.data_ptr() % ALIGNMENT == 0
         )
@@ -112,20 +114,15 @@ def require_fits(tensor: object, slot: Slot, what: str) -> None:
     Raises:
         ModelRunError: it says what is wrong with it, and what to do.
     """
+    if not slot.fits(tensor):
+        raise failure(Stage.RUN, f"{what} {slot.name!r} {_objection(tensor, slot)}")
+
+
+def _objection(tensor: object, slot: Slot) -> str:
     import torch
 
     if not isinstance(tensor, torch.Tensor):
-        raise failure(
-            Stage.RUN, f"{what} {slot.name!r} is a {type(tensor).__name__}; it takes a tensor of {slot.type}"
-        )
-    if tensor.layout is torch.strided and slot.fits(tensor):
-        return
-    raise failure(Stage.RUN, f"{what} {slot.name!r} {_objection(tensor, slot)}")
-
-
-def _objection(tensor: torch.Tensor, slot: Slot) -> str:
-    import torch
-
+        return f"is a {type(tensor).__name__}; it takes a tensor of {slot.type}"
     if tensor.device.type != "cpu":
         return f"is on {tensor.device}; compiled models run on the CPU"
     if tensor.layout is not torch.strided:
