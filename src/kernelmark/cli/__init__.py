@@ -43,6 +43,9 @@ _COMMANDS = {
     "calibrate": _Target("kernelmark.cli.calibrate", "calibrate", "Measure ceilings and instruments."),
     "doctor": _Target("kernelmark.cli.doctor", "doctor", "Say what this machine can measure, and why not."),
     "kernel": _Target("kernelmark.cli.kernel", "kernel", "Compare a kernel file with its reference."),
+    "kernelbench": _Target(
+        "kernelmark.cli.kernelbench", "kernelbench", "Run KernelBench's kernels, or our own."
+    ),
     "model": _Target("kernelmark.cli.model", "model", "Compile a model and compare it with PyTorch."),
     "ops": _Target("kernelmark.cli.ops", "ops", "List, show and validate the ops of a library's manifest."),
     "report": _Target("kernelmark.cli.report", "report", "Render a stored run again."),
@@ -93,9 +96,9 @@ def main(debug: bool) -> None:
     """Check compute kernels, time them fairly, and say how sure the result is."""
 
 
-def kernel_bench() -> None:
-    """Run ``kernelmark model`` under the name ``kernel-bench``."""
-    main.main(["model", *sys.argv[1:]], prog_name="kernel-bench")
+def kernel_bench(arguments: Sequence[str] | None = None) -> None:
+    """Run ``kernelmark model`` under the name ``kernel-bench``, with this process's arguments or those given."""
+    main.main(["model", *(sys.argv[1:] if arguments is None else arguments)], prog_name="kernel-bench")
 
 
 def _run(program: _Program, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> int:

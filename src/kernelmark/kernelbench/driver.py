@@ -80,6 +80,8 @@ def arguments_for(entry: Entry, options: DriverOptions) -> list[str]:
         arguments += ["--benchmark"]
         if run.gflops and not options.infer_shapes:
             arguments += ["--gflops", run.gflops]
+        if run.bytes is not None and not options.infer_shapes and options.dtype == "f32":
+            arguments += ["--bytes", str(run.bytes)]
     if options.torch_compile:
         arguments += ["--torch-compile"]
     if entry.tolerances is not None:

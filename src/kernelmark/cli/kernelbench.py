@@ -1,0 +1,218 @@
+"""``kernelmark kernelbench``: runs KernelBench's kernels one after the other. Parses, calls, prints, and counts.
+
+What it does not know is handed on to the command for one model.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelmark.cli.exit_codes import ExitCode
+from kernelmark.errors import UsageError
+from kernelmark.kernelbench.driver import DriverOptions, Ended, drive, read_outcomes
+from kernelmark.kernelbench.prefork import Limits, Prefork
+from kernelmark.kernelbench.statuses import (
+    Outcome,
+    Status,
+    read_expected,
+    summary,
+    worse_than,
+    write_expected,
+)
+from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
+from kernelmark.kernelbench.tree import VARIABLE, check_tree, find_tree
+
+__all__ = ["kernelbench"]
+
+_TARGET = "kernelmark.cli:kernel_bench"
+_PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.mlir.front.run", "kernelmark.cli.model")
+_OWN = "own"
+_LEVELS = ("level1", "level2", "level3")
+_CI = (
+    "level1/1_",
+    "level1/19_",
+    "level1/23_",
+    "level1/40_",
+    "level1/47_",
+    "level1/89_",
+    "level2/9_",
+    "level3/1_",
+)
+"""One kernel of each of the pipelines that matter most, and one of each level."""
+_SHORT_S, _LONG_S = 60.0, 300.0
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    help="Run KernelBench's kernels, each in a process of its own, and say what became of each.",
+    epilog="Options that are not known here go to `kernelmark model` as they are.",
+)
+@click.option(
+    "--kernel", "kernels", multiple=True, metavar="PREFIX", help="Only names that start so; repeatable."
+)
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    metavar="NAME|FILE",
+    help=f"{_OWN} (the models that come with kernelmark), {', '.join(_LEVELS)}, or a YAML file; repeatable."
+    f" Otherwise {_OWN}, or with KernelBench's tree the levels that --kernel names.",
+)
+@click.option("--level", type=click.IntRange(1, 3), help="KernelBench's level.")
+@click.option("--kernelbench-root", type=click.Path(path_type=Path), help="KernelBench's tree.")
+@click.option("--check-root", is_flag=True, help="Say how the tree differs from the suites, and stop.")
+@click.option("--benchmark", is_flag=True, help="Also time each kernel, next to the baselines.")
+@click.option("--dtype", default="f32", show_default=True, help="f32, bf16, f16, f64.")
+@click.option("--infer-shapes", is_flag=True, help="Take sizes from the model files, not from the suite.")
+@click.option(
+    "--sizes", type=click.Choice(list(Sizes)), default=Sizes.SUITE, show_default=True, help="Which sizes."
+)
+@click.option("--torch-compile", is_flag=True, help="Compile through torch.compile.")
+@click.option("--smoke-test", is_flag=True, help="Run every kernel with the plain lowering to loops.")
+@click.option("--ci", is_flag=True, help="Only a short list: one kernel of each kind.")
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Kernels at a time, untimed."
+)
+@click.option("--timeout", type=click.FloatRange(1), help="Seconds that a kernel may take.")
+@click.option("--memory", type=click.FloatRange(0.5), default=8.0, show_default=True, help="GiB it may take.")
+@click.option(
+    "--expect", type=click.Path(path_type=Path), help="A kept list of statuses that may not get worse."
+)
+@click.option("--keep", type=click.Path(path_type=Path), help="Write such a list.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/kernelbench"), show_default=True)
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--quiet", is_flag=True, help="A line for each kernel, and the summary.")
+@click.pass_context
+def kernelbench(ctx: click.Context, /, **given: Any) -> None:
+    """Run the command."""
+    entries, root = _chosen(given)
+    if given["check_root"]:
+        _check_root(root, entries)
+        return
+    expected = read_expected(given["expect"]) if given["expect"] else None
+    options = _options(given, root, tuple(ctx.args))
+    done = _done(options, resume=given["resume"])
+    outcomes = _run(entries, options, done, quiet=given["quiet"])
+    click.echo()
+    for line in summary(outcomes):
+        click.echo(line)
+    if given["keep"]:
+        write_expected(given["keep"], outcomes)
+        click.echo(f"kept: {given['keep']}")
+    sys.exit(_code(outcomes, expected))
+
+
+def _chosen(given: dict[str, Any]) -> tuple[tuple[Entry, ...], Path]:
+    """Give the entries to run, and the folder that holds their files."""
+    names = _suites(given)
+    if _OWN in names and len(names) > 1:
+        raise UsageError(f"--suite {_OWN} has files of its own; run it by itself")
+    folder = _suites_folder()
+    files = [folder / f"{name}.yaml" if name in (_OWN, *_LEVELS) else Path(name) for name in names]
+    entries = tuple(entry for file in files for entry in load_suite(file).entries)
+    root = folder / "models" if names == [_OWN] else find_tree(given["kernelbench_root"])
+    prefixes = list(given["kernels"])
+    if given["ci"]:
+        known = [entry.kernel for entry in entries]
+        prefixes += [each for each in _CI if any(name.startswith(each) for name in known)]
+    return select(entries, prefixes), root
+
+
+def _suites(given: dict[str, Any]) -> list[str]:
+    """Name the suites: those asked for, the levels that kernels are named of, all where there is a tree, or our own."""
+    names = [*given["suites"], *([f"level{given['level']}"] if given["level"] is not None else [])]
+    if names:
+        return names
+    if not (given["kernelbench_root"] or os.environ.get(VARIABLE) or given["check_root"]):
+        return [_OWN]
+    named = [level for level in _LEVELS if any(kernel.startswith(level) for kernel in given["kernels"])]
+    return named or list(_LEVELS)
+
+
+def _suites_folder() -> Path:
+    """Give the folder of the shipped suites: the checkout's, or the one inside the installed package."""
+    import kernelmark
+
+    package = Path(kernelmark.__file__).resolve().parent
+    for folder in (package.parents[1] / "examples" / "KernelBench", package / "kernelbench" / "suites"):
+        if (folder / f"{_OWN}.yaml").is_file():
+            return folder
+    raise UsageError("the suites that come with kernelmark are not there; name a suite's file with --suite")
+
+
+def _check_root(root: Path, entries: Sequence[Entry]) -> None:
+    found = check_tree(root, entries)
+    for line in found.lines():
+        click.echo(line)
+    if not found.agrees:
+        sys.exit(ExitCode.FAILED)
+
+
+def _options(given: dict[str, Any], root: Path, extra: tuple[str, ...]) -> DriverOptions:
+    limit_s = given["timeout"] or (_LONG_S if given["benchmark"] else _SHORT_S * 2)
+    jobs = given["jobs"]
+    if given["benchmark"] and jobs > 1:
+        raise UsageError(
+            f"--jobs {jobs} with --benchmark: what is timed needs the machine to itself; leave one of them out"
+        )
+    return DriverOptions(
+        root=root,
+        out=given["out"],
+        dtype=given["dtype"],
+        sizes=Sizes(given["sizes"]),
+        benchmark=given["benchmark"],
+        smoke=given["smoke_test"],
+        torch_compile=given["torch_compile"],
+        infer_shapes=given["infer_shapes"],
+        jobs=jobs,
+        limits=Limits(time_s=limit_s, memory_bytes=int(given["memory"] * (1 << 30))),
+        extra=extra,
+    )
+
+
+def _done(options: DriverOptions, *, resume: bool) -> tuple[Outcome, ...]:
+    """Give what an earlier run in the same folder found; a new run starts with nothing."""
+    if resume:
+        return read_outcomes(options.out)
+    kept = options.out / "outcomes.jsonl"
+    if kept.exists():
+        kept.unlink()
+    return ()
+
+
+def _run(
+    entries: Sequence[Entry], options: DriverOptions, done: tuple[Outcome, ...], *, quiet: bool
+) -> tuple[Outcome, ...]:
+    total, number = len(entries), len([o for o in done if any(o.kernel == e.kernel for e in entries)])
+
+    def show(ended: Ended) -> None:
+        nonlocal number
+        number += 1
+        if not quiet:
+            _show(ended)
+        why = f": {ended.outcome.message}" if ended.outcome.message else ""
+        click.echo(f"[{number}/{total}] {ended.entry.kernel}: {ended.outcome.status}{why}")
+
+    with Prefork(_TARGET, preload=_PRELOAD) as server:
+        return drive(entries, options, server, on_end=show, done=done)
+
+
+def _show(ended: Ended) -> None:
+    click.echo(f"Running command: kernel-bench {shlex.join(ended.arguments)}\n")
+    click.echo(f"STDOUT:\n{ended.output}")
+    click.echo(f"STDERR:\n{ended.errors}")
+    click.echo(f"Return code: {ended.code}\n")
+
+
+def _code(outcomes: Sequence[Outcome], expected: dict[str, Status] | None) -> ExitCode:
+    worse = worse_than(expected or {}, outcomes)
+    for line in worse if expected is not None else ():
+        click.echo(f"worse: {line}", err=True)
+    return ExitCode.FAILED if worse else ExitCode.OK

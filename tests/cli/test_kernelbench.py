@@ -1,0 +1,110 @@
+"""``kernelmark kernelbench`` as a user runs it; the kernels are compiled for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "examples" / "KernelBench" / "test-kernel-bench.py"
+
+
+def run(tmp_path: Path, *arguments: str, root: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "KERNELBENCH_ROOT"}
+    if root is not None:
+        environment["KERNELBENCH_ROOT"] = root
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), "--out", str(tmp_path / "out"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=tmp_path,
+        env=environment,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.spec("L2", "L3", "L12", "L13")
+def test_our_own_models_run_with_nothing_downloaded_and_it_prints_what_it_ran(tmp_path: Path) -> None:
+    done = run(tmp_path, "--kernel", "level1/6_", "--kernel", "level1/12_")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("Running command: kernel-bench ") == 2
+    assert done.stdout.count("Success: The output of the compiled model matches the reference output.") == 2
+    assert done.stdout.count("\nTolerance: ") == 2
+    assert done.stdout.count("Return code: 0") == 2
+    assert "2 kernels: 2 verified" in done.stdout
+    again = run(tmp_path, "--kernel", "level1/6_", "--kernel", "level1/12_", "--resume", "--quiet")
+    assert "Running command" not in again.stdout
+    assert "2 kernels: 2 verified" in again.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spec("L2", "L10", "L12")
+def test_a_kernel_that_fails_is_one_row_and_unknown_options_reach_the_model_command(tmp_path: Path) -> None:
+    models = tmp_path / "tree" / "level1"
+    models.mkdir(parents=True)
+    body = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {}\n"
+    tail = "def get_inputs(): return [torch.randn(4, 4)]\ndef get_init_inputs(): return []\n"
+    (models / "1_fft.py").write_text(body.format("torch.fft.fft(x).real") + tail)
+    (models / "2_add.py").write_text(body.format("x + 1") + tail)
+    entry = "- kernel: level1/{}\n  input_shapes: [4x4]\n  output_shape: 4x4\n"
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(entry.format("1_fft.py") + entry.format("2_add.py"))
+    expected = tmp_path / "expected.txt"
+    tree = ("--suite", str(suite), "--kernelbench-root", str(tmp_path / "tree"))
+    done = run(tmp_path, *tree, "--smoke-test", "--keep", str(expected), "--threads", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "--pipeline loops" in done.stdout
+    assert "--threads 1" in done.stdout
+    assert "1 verified, 1 import failure" in done.stdout
+    kept = expected.read_text()
+    assert "level1/1_fft.py: import failure" in kept
+    assert "2_add" not in kept
+    resumed = run(tmp_path, *tree, "--resume", "--expect", str(expected))
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+
+
+@pytest.mark.spec("L1")
+def test_a_prefix_that_fits_nothing_ends_with_2_and_names_what_is_near(tmp_path: Path) -> None:
+    done = run(tmp_path, "--kernel", "level1/sofmax")
+    assert done.returncode == 2
+    assert "no kernel's name starts with it" in done.stderr
+
+
+@pytest.mark.spec("L13")
+def test_without_the_tree_the_error_says_how_to_get_it_and_ends_with_3(tmp_path: Path) -> None:
+    done = run(tmp_path, "--suite", "level1")
+    assert done.returncode == 3
+    assert "git clone" in done.stderr
+    assert "--kernelbench-root or KERNELBENCH_ROOT" in done.stderr
+
+
+@pytest.mark.spec("L13")
+def test_check_root_says_what_differs_and_ends_with_1(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "level1").mkdir(parents=True)
+    (tmp_path / "tree" / "level1" / "19_ReLU.py").touch()
+    done = run(tmp_path, "--check-root", "--level", "1", root=str(tmp_path / "tree"))
+    assert done.returncode == 1
+    assert "missing: level1/20_LeakyReLU.py" in done.stdout
+    assert "missing: level1/19_ReLU.py" not in done.stdout
+    assert "99 are missing" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--suite", "own", "--suite", "level1"), "run it by itself"),
+        (("--benchmark", "--jobs", "2"), "needs the machine to itself"),
+        (("--expect", "none.txt"), "cannot be read"),
+        (("--suite", "none.yaml", "--kernelbench-root", "."), "cannot be read"),
+        (("--kernelbench-root", ".", "--level", "1"), "holds no level1"),
+    ],
+)
+def test_what_cannot_be_run_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
