@@ -11,8 +11,9 @@ from kernelmark.mlir.transforms.vectors.grouping import Limits, grouped
 from kernelmark.mlir.transforms.vectors.kernels import Parallel, write_group
 from kernelmark.mlir.transforms.vectors.numbers import numbers_of
 from kernelmark.mlir.transforms.vectors.plans import Choices
-from kernelmark.mlir.transforms.vectors.reading import read_program, root_of
-from kernelmark.mlir.transforms.vectors.tiles import Kit
+from kernelmark.mlir.transforms.vectors.reading import read_program
+from kernelmark.mlir.transforms.vectors.state import Kit
+from kernelmark.mlir.transforms.vectors.views import RESHAPES, root_of
 from kernelmark.mlir.transforms.vectors.writing import Writer
 
 __all__ = ["vectorise"]
@@ -83,7 +84,7 @@ def _shape_destinations(block: Any, writer: Writer) -> None:
         if operation.name != "bufferization.materialize_in_destination":
             continue
         source, destination = operation.operands
-        root = root_of(source)
+        root = root_of(source, RESHAPES)
         if root == source or not isinstance(destination.type, writer.ir.MemRefType):
             continue
         with writer.ir.InsertionPoint.at_block_begin(block), operation.location:

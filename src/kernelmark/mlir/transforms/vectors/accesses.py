@@ -6,14 +6,12 @@ pure; knows nothing of MLIR.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any
 
-__all__ = ["Access", "Axis", "contiguous_strides", "mergeable", "refinement"]
-
-_Access = TypeVar("_Access", bound="Access")
+__all__ = ["Access", "Axis", "Bound", "contiguous_strides", "mergeable", "refinement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +26,29 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A coordinate, ``offset + sum(stride * iv)``, that must be at least 0 and below ``size``."""
+
+    strides: tuple[int, ...]
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Where one iteration reads or writes: element ``offset + sum(stride * iv)`` of a buffer's memory."""
 
     buffer: int
     strides: tuple[int, ...]
     offset: int = 0
+    bounds: tuple[Bound, ...] = ()
+    """Where one of these does not hold, nothing is read, and ``padding`` stands for it."""
+    padding: Any = None
+    """A value that is only handed on here."""
 
     def dense(self, axes: Sequence[Axis], size: int) -> bool:
         """Whether the axes it depends on visit each of the buffer's ``size`` elements exactly once, in any order."""
-        if self.offset:
+        if self.offset or self.bounds:
             return False
         reach = 1
         for stride, extent in sorted((s, a.size) for s, a in zip(self.strides, axes, strict=True) if s):
@@ -48,18 +59,29 @@ class Access:
 
     def split(self, axis: int, inner: int) -> Access:
         """The same access where loop ``axis`` has become an outer one and an inner one of ``inner`` iterations."""
-        stride = self.strides[axis]
-        return replace(
-            self, strides=(*self.strides[:axis], stride * inner, stride, *self.strides[axis + 1 :])
-        )
+
+        def change(strides: tuple[int, ...]) -> tuple[int, ...]:
+            stride = strides[axis]
+            return (*strides[:axis], stride * inner, stride, *strides[axis + 1 :])
+
+        return self._changed(change)
 
     def without(self, axis: int) -> Access:
         """The same access where loop ``axis`` is gone."""
-        return replace(self, strides=(*self.strides[:axis], *self.strides[axis + 1 :]))
+        return self._changed(lambda strides: (*strides[:axis], *strides[axis + 1 :]))
 
     def ordered(self, order: Sequence[int]) -> Access:
         """The same access with its loops in another order."""
-        return replace(self, strides=tuple(self.strides[each] for each in order))
+        return self._changed(lambda strides: tuple(strides[each] for each in order))
+
+    def continues(self, outer: int, inner: int, size: int) -> bool:
+        """Whether an iteration of loop ``outer`` begins where ``size`` iterations of ``inner`` end."""
+        ways = (self.strides, *(bound.strides for bound in self.bounds))
+        return all(strides[outer] == strides[inner] * size for strides in ways)
+
+    def _changed(self, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Access:
+        bounds = tuple(replace(bound, strides=change(bound.strides)) for bound in self.bounds)
+        return replace(self, strides=change(self.strides), bounds=bounds)
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -75,7 +97,7 @@ def mergeable(axes: Sequence[Axis], accesses: Iterable[Access], outer: int, inne
     """Whether two loops can be run as one: every access goes on where the inner loop ended."""
     if axes[outer].reduced != axes[inner].reduced:
         return False
-    return all(each.strides[outer] == each.strides[inner] * axes[inner].size for each in accesses)
+    return all(each.continues(outer, inner, axes[inner].size) for each in accesses)
 
 
 def refinement(first: Iterable[tuple[int, int]], second: Iterable[tuple[int, int]]) -> tuple[int, ...] | None:

@@ -45,6 +45,9 @@ _TANH = (
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 """Their sum is ln 2; the first has so few bits that its product with an exponent is exact."""
 
+_PRODUCTS = 64
+"""Powers up to which products are fewer operations than a logarithm and an exponential."""
+
 _LIBRARY = "libmvec.so.1"
 _NAMES = frozenset(
     [
@@ -129,23 +132,27 @@ class Functions:
             return self._call(called, operands)
         return self._writer.op(name, [operands[0].type], operands)
 
-    def power(self, x: Value, exponent: int) -> Value:
-        """Write a whole power of a vector or a scalar as products."""
+    def power(self, x: Value, exponent: float) -> Value | None:
+        """Write a power of a vector or a scalar as products and a root; ``None`` where that is no shorter way."""
         writer = self._writer
-        result, square, left = None, x, abs(exponent)
+        whole, half = divmod(abs(exponent), 1)
+        if exponent == 0 or half not in (0, 0.5) or whole > _PRODUCTS:
+            return None
+        factors = [writer.op("math.sqrt", [x.type], [x])] if half else []
+        left, square = int(whole), x
         while left:
             if left & 1:
-                result = square if result is None else writer.op("arith.mulf", [x.type], [result, square])
+                factors.append(square)
             left >>= 1
             if left:
                 square = writer.op("arith.mulf", [x.type], [square, square])
-        assert result is not None  # the exponent is not zero
+        result = factors[0]
+        for factor in factors[1:]:
+            result = writer.op("arith.mulf", [x.type], [result, factor])
         if exponent > 0:
             return result
-        scalar = x.type.element_type if writer.is_vector(x) else x.type
-        one = writer.constant(scalar, 1)
-        if writer.is_vector(x):
-            one = writer.splat(one, x.type.shape[0])
+        one = writer.constant(x.type.element_type if writer.is_vector(x) else x.type, 1)
+        one = writer.splat(one, x.type.shape[0]) if writer.is_vector(x) else one
         return writer.op("arith.divf", [x.type], [one, result])
 
     # --- the library ---

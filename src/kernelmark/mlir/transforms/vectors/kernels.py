@@ -15,7 +15,8 @@ from kernelmark.mlir.transforms.vectors.nests import Nest
 from kernelmark.mlir.transforms.vectors.places import Given, Held, Kept, Passed, Place, Position
 from kernelmark.mlir.transforms.vectors.plans import Choices, plan_loops, plan_threads, stages
 from kernelmark.mlir.transforms.vectors.reading import Program
-from kernelmark.mlir.transforms.vectors.tiles import Kit, StageWriter
+from kernelmark.mlir.transforms.vectors.state import Kit, Stage
+from kernelmark.mlir.transforms.vectors.tiles import StageWriter
 from kernelmark.mlir.transforms.vectors.writing import Index, Writer
 
 __all__ = ["Parallel", "write_group"]
@@ -284,7 +285,7 @@ class _GroupWriter:
             for nest in stage
         ]
         plan = plan_loops(sized, self._choices)
-        StageWriter(self._kit, sized, plan, extents, places, at).write()
+        StageWriter(Stage(self._kit, sized, plan, extents, places, at)).write()
 
 
 @dataclass(frozen=True, slots=True)

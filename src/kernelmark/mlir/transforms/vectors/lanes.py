@@ -6,7 +6,7 @@ of the loops that do not change it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from kernelmark.mlir.transforms.vectors.functions import Functions
 from kernelmark.mlir.transforms.vectors.numbers import Numbers, is_float
 from kernelmark.mlir.transforms.vectors.writing import Writer
 
-__all__ = ["Copy", "Lanes", "Varying"]
+__all__ = ["Copy", "Lanes", "Supply", "Varying", "converted"]
 
 Value = Any
 
@@ -26,7 +26,8 @@ class Copy:
     """One of the copies of an iteration that a tile holds."""
 
     jam: int
-    vector: int
+    offset: int
+    """The element that its vector begins at, from the start of the tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Varying:
 
     def of(self, copy: Copy) -> Copy:
         """Give the copy whose value stands for that of ``copy``."""
-        return Copy(copy.jam if self.jam else 0, copy.vector if self.lanes else 0)
+        return Copy(copy.jam if self.jam else 0, copy.offset if self.lanes else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Lanes:
         self._width = width
         self._splats: dict[Value, Value] = {}
 
-    def write(self, operation: Operation, copies: list[Copy], supply: Supply) -> list[dict[Copy, Value]]:
+    def write(self, operation: Operation, copies: Sequence[Copy], supply: Supply) -> list[dict[Copy, Value]]:
         """Write the body once a copy; give each result by copy."""
         block = operation.regions[0].blocks[0]
         varying: dict[Value, Varying] = {}
@@ -104,7 +105,7 @@ class Lanes:
                 for operand in inner.operands:
                     kind = kind | varies(operand)
             varying[inner.results[0]] = kind
-            for copy in sorted({kind.of(each) for each in copies}, key=lambda c: (c.jam, c.vector)):
+            for copy in sorted({kind.of(each) for each in copies}, key=lambda c: (c.jam, c.offset)):
                 operands = (
                     [] if inner.name == "linalg.index" else [get(each, copy) for each in inner.operands]
                 )
@@ -123,7 +124,7 @@ class Lanes:
         if name == "tensor.extract":
             return supply.gather(inner.operands[0], operands[1:], kind.lanes)
         wanted = self._numbers.computed(inner.results[0].type)
-        if name == "math.fpowi":
+        if name == "math.fpowi" or (name == "math.powf" and _number(inner.operands[1]) is not None):
             return self._power(inner, operands, width)
         if name in ("arith.extf", "arith.truncf"):
             return self._converted(operands[0], wanted)
@@ -142,16 +143,17 @@ class Lanes:
         return self._converted(made, self._numbers.computed(wanted)) if name == "arith.bitcast" else made
 
     def _power(self, inner: Operation, operands: list[Value], width: int) -> Value:
-        """Write x to a whole power: as products where it is small and known, else as any power."""
+        """Write a power: as products and roots where the exponent is known and small, else as any power."""
         writer = self._writer
         base, exponent = operands
-        known = _whole_number(inner.operands[1])
-        if known is not None and 0 < abs(known) <= _PRODUCTS:
-            return self._functions.power(base, known)
-        float_ = base.type.element_type if writer.is_vector(base) else base.type
-        if writer.is_vector(exponent):
-            float_ = writer.vector_type(exponent.type.shape[0], float_)
-        exponent = writer.op("arith.sitofp", [float_], [exponent])
+        known = _number(inner.operands[1])
+        if known is not None and (power := self._functions.power(base, known)) is not None:
+            return power
+        if inner.name == "math.fpowi":
+            float_ = base.type.element_type if writer.is_vector(base) else base.type
+            if writer.is_vector(exponent):
+                float_ = writer.vector_type(exponent.type.shape[0], float_)
+            exponent = writer.op("arith.sitofp", [float_], [exponent])
         base, exponent = self._splat(base, width), self._splat(exponent, width)
         if width > 1:
             return self._functions.write("math.powf", [base, exponent], width)
@@ -179,12 +181,11 @@ class Lanes:
         return converted(self._writer, value, element)
 
 
-_PRODUCTS = 64
-"""Powers up to which products are fewer operations than a logarithm and an exponential."""
-
-
-def _whole_number(value: Value) -> int | None:
+def _number(value: Value) -> float | None:
+    """Give the number that a value is known to be."""
     owner = value.owner
+    if hasattr(owner, "opview") and owner.name in ("arith.truncf", "arith.extf"):
+        return _number(owner.operands[0])
     if hasattr(owner, "opview") and owner.name == "arith.constant":
         return owner.attributes["value"].value
     return None

@@ -15,11 +15,9 @@ from kernelmark.mlir.transforms.vectors.accesses import Access, Axis, contiguous
 from kernelmark.mlir.transforms.vectors.bodies import read_body
 from kernelmark.mlir.transforms.vectors.nests import Nest, Start, simplified
 from kernelmark.mlir.transforms.vectors.numbers import Numbers
+from kernelmark.mlir.transforms.vectors.views import VIEWS, look_through, root_of
 
-__all__ = ["Buffer", "Program", "read_program", "root_of"]
-
-RESHAPES = frozenset({"tensor.expand_shape", "tensor.collapse_shape"})
-"""They change a tensor's shape and leave its elements where they are."""
+__all__ = ["Buffer", "Program", "filled", "read_program"]
 
 Value = Any
 """``torch_mlir.ir.Value``."""
@@ -30,7 +28,7 @@ class Buffer:
     """The elements of a tensor, whatever its shape at the moment."""
 
     value: Value
-    """The tensor before any reshape."""
+    """The tensor behind all views."""
     size: int
     element: Any
     """MLIR's element type."""
@@ -44,21 +42,12 @@ class Program:
     nests: dict[int, Nest] = field(default_factory=dict)
     """By the position of the operation."""
     needs: list[frozenset[int]] = field(default_factory=list)
-    """Positions of the operations whose results each one uses; reshapes are looked through."""
+    """Positions of the operations whose results each one uses; views are looked through."""
     buffers: list[Buffer] = field(default_factory=list)
     produced: dict[int, int] = field(default_factory=dict)
     """The position of the nest that writes a buffer."""
     users: dict[int, set[int]] = field(default_factory=dict)
     """Positions of the operations that use a buffer."""
-
-
-def root_of(value: Value) -> Value:
-    """Give the tensor that ``value`` is a reshape of, or ``value``."""
-    owner = value.owner
-    while hasattr(owner, "opview") and owner.name in RESHAPES:
-        value = owner.operands[0]
-        owner = value.owner
-    return value
 
 
 def read_program(block: Any, numbers: Numbers) -> Program:
@@ -80,7 +69,7 @@ class _Reader:
         program = self.program
         position = len(program.operations)
         program.operations.append(operation)
-        if operation.name in RESHAPES:
+        if operation.name in VIEWS:
             program.needs.append(frozenset())
             return
         self._positions[operation] = position
@@ -120,10 +109,10 @@ class _Reader:
         if any("reduction" not in kind and "parallel" not in kind for kind in kinds):
             return None
         body = read_body(operation, self.numbers)
-        accesses = [self._access(value, map_, len(kinds)) for value, map_ in zip(operands, maps, strict=True)]
         sizes = _sizes(operands, maps, len(kinds))
         if body is None or sizes is None or 0 in sizes:
             return None
+        accesses = [self._access(value, map_, sizes) for value, map_ in zip(operands, maps, strict=True)]
         known = [access for access in accesses if access is not None]
         if len(known) < len(accesses):
             return None
@@ -140,8 +129,8 @@ class _Reader:
             axes=tuple(Axis(size, "reduction" in kind) for size, kind in zip(sizes, kinds, strict=True)),
             reads=tuple(known[:inputs]),
             writes=tuple(
-                Access(self.buffer(result), access.strides, access.offset)
-                for result, access in zip(operation.results, known[inputs:], strict=True)
+                Access(self.buffer(result), *_linear_in(list(result.type.shape), map_, len(kinds)))
+                for result, map_ in zip(operation.results, maps[inputs:], strict=True)
             ),
             starts=starts,
             initial=initial,
@@ -160,17 +149,16 @@ class _Reader:
                 return None
         return simplified(nest)
 
-    def _access(self, value: Value, map_: Any, rank: int) -> Access | None:
-        strides = [0] * rank
-        offset = 0
-        for step, expression in zip(contiguous_strides(value.type.shape), map_.results, strict=True):
-            linear = _linear(expression, rank)
-            if linear is None:
-                return None
-            offset += step * linear[1]
-            for k in range(rank):
-                strides[k] += step * linear[0][k]
-        return Access(self.buffer(value), tuple(strides), offset)
+    def _access(self, value: Value, map_: Any, sizes: list[int]) -> Access | None:
+        linear = _linear_in(list(value.type.shape), map_, len(sizes))
+        if linear is None:
+            return None
+        strides, offset = linear
+        seen = look_through(value, strides, offset, sizes)
+        if seen is None:
+            return None
+        buffer = self.buffer(seen.root)
+        return Access(buffer, seen.strides, seen.offset, seen.bounds, seen.fill)
 
     def _start(
         self, value: Value, access: Access, operation: Operation, result: int
@@ -186,7 +174,7 @@ class _Reader:
 
 def filled(value: Value) -> Value | None:
     """Give the scalar that all elements of a tensor are, if that can be seen."""
-    owner = root_of(value).owner
+    owner = root_of(value, VIEWS - {"tensor.pad"}).owner
     if hasattr(owner, "opview") and owner.name == "linalg.fill":
         return owner.operands[0]
     return None
@@ -228,6 +216,19 @@ def _sizes(operands: list[Value], maps: list[Any], rank: int) -> list[int] | Non
             if isinstance(expression, ir.AffineDimExpr):
                 sizes[ir.AffineDimExpr(expression).position] = extent
     return None if None in sizes else sizes  # type: ignore[return-value]
+
+
+def _linear_in(shape: list[int], map_: Any, rank: int) -> tuple[tuple[int, ...], int] | None:
+    """Read a map into a contiguous tensor as strides and an offset; ``None`` if it is not linear."""
+    strides, offset = [0] * rank, 0
+    for step, expression in zip(contiguous_strides(shape), map_.results, strict=True):
+        linear = _linear(expression, rank)
+        if linear is None:
+            return None
+        offset += step * linear[1]
+        for k in range(rank):
+            strides[k] += step * linear[0][k]
+    return tuple(strides), offset
 
 
 def _linear(expression: Any, rank: int) -> tuple[list[int], int] | None:

@@ -135,8 +135,21 @@ class Writer:
         )
         return made.results[0]
 
-    def read(self, tensor: Value, at: Sequence[Index], width: int, mask: Value | None = None) -> Value:
-        """Read one element, or ``width`` that lie side by side; what the mask leaves out is zero."""
+    def ones(self, width: int) -> Value:
+        """Give a mask of all lanes."""
+        ir = self.ir
+        kind = self.vector_type(width, ir.IntegerType.get_signless(1))
+        return self.arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.BoolAttr.get(True)))
+
+    def read(
+        self,
+        tensor: Value,
+        at: Sequence[Index],
+        width: int,
+        mask: Value | None = None,
+        padding: Value | None = None,
+    ) -> Value:
+        """Read one element, or ``width`` that lie side by side; what the mask leaves out is padding, or zero."""
         indices = [self.index(each) for each in at]
         if width == 1:
             return self.tensor.extract(tensor, indices)
@@ -146,7 +159,7 @@ class Writer:
             tensor,
             indices,
             self._minor(len(indices)),
-            self.zero(element),
+            self.zero(element) if padding is None else padding,
             [True],
             mask=mask,
         )

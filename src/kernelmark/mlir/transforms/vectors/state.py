@@ -1,0 +1,138 @@
+"""What the loops of a stage hold at any moment: its results, the tile at work, what is carried from turn to turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelmark.mlir.transforms.vectors.accesses import Access
+from kernelmark.mlir.transforms.vectors.functions import Functions
+from kernelmark.mlir.transforms.vectors.lanes import Copy, Varying
+from kernelmark.mlir.transforms.vectors.loads import Loads
+from kernelmark.mlir.transforms.vectors.nests import Combiner, Nest
+from kernelmark.mlir.transforms.vectors.numbers import Numbers
+from kernelmark.mlir.transforms.vectors.places import Place, Position
+from kernelmark.mlir.transforms.vectors.plans import LoopPlan
+from kernelmark.mlir.transforms.vectors.writing import Index, Writer
+
+__all__ = ["Kit", "Result", "Stage", "State", "Tile", "copies_of", "distinct"]
+
+Value = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What everything that writes needs."""
+
+    writer: Writer
+    functions: Functions
+    numbers: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result of one nest of the stage."""
+
+    nest: int
+    number: int
+    write: Access
+    stored: bool
+    """Whether every iteration writes an element of its own, rather than adding to one that is carried."""
+    combiner: Combiner | None
+    varying: Varying
+    element: Any
+    """The type it is computed in."""
+
+    @property
+    def buffer(self) -> int:
+        """The buffer that it is written to."""
+        return self.write.buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What is computed at once: copies, and the mask over them."""
+
+    copies: tuple[Copy, ...]
+    width: int
+    mask: Value | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """What loops carry: tensors being written, and results being accumulated, by result and copy."""
+
+    tensors: list[Value]
+    sums: dict[tuple[int, Copy], Value] = field(default_factory=dict)
+
+    def values(self) -> list[Value]:
+        """Give all of it, in a fixed order."""
+        return [*self.tensors, *self.sums.values()]
+
+    def renewed(self, values: Sequence[Value]) -> State:
+        """Give the same with other values, in the order of :meth:`values`."""
+        cut = len(self.tensors)
+        return State(list(values[:cut]), dict(zip(self.sums, values[cut:], strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Nests that run in the same loops, and where what they touch is."""
+
+    kit: Kit
+    nests: Sequence[Nest]
+    plan: LoopPlan
+    extents: Sequence[Index]
+    places: Mapping[int, Place]
+    at: Position
+
+    @property
+    def partial(self) -> bool:
+        """Whether vectors lie along a loop that results are carried through: their lanes are partial results."""
+        return self.plan.vector is not None and self.plan.vector in self.plan.carried
+
+    def loads(self, tile: Tile) -> Loads:
+        """Give what reads and writes for a tile."""
+        return Loads(
+            self.kit.writer,
+            self.kit.numbers,
+            self.plan,
+            self.places,
+            self.at,
+            tile.width,
+            tile.mask,
+            self.extents,
+        )
+
+    def results(self) -> list[Result]:
+        """List the results of all nests."""
+        return [self._result(n, k) for n, nest in enumerate(self.nests) for k in range(len(nest.writes))]
+
+    def _result(self, n: int, number: int) -> Result:
+        nest, plan = self.nests[n], self.plan
+        write = nest.writes[number]
+        stored = not nest.reduces
+        lanes = plan.vector is not None and bool(write.strides[plan.vector])
+        partial = self.partial and not lanes and not stored
+        return Result(
+            nest=n,
+            number=number,
+            write=write,
+            stored=stored,
+            combiner=nest.body.combiners[number],
+            varying=Varying(
+                jam=plan.jam is not None and bool(write.strides[plan.jam]), lanes=lanes or partial
+            ),
+            element=self.kit.numbers.computed(nest.operation.results[number].type.element_type),
+        )
+
+
+def copies_of(jam: int, offsets: Sequence[int]) -> tuple[Copy, ...]:
+    """Give the copies of ``jam`` neighbouring iterations, each over the vectors that begin at ``offsets``."""
+    return tuple(Copy(j, offset) for j in range(jam) for offset in offsets)
+
+
+def distinct(copies: Sequence[Copy], varying: Varying) -> list[Copy]:
+    """Give the copies that a value differs among."""
+    return sorted({varying.of(copy) for copy in copies}, key=lambda copy: (copy.jam, copy.offset))
