@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-FRAMEWORKS = {"torch", "triton", "numpy", "pynvml", "cupti", "liger_kernel", "pytest"}
+FRAMEWORKS = {"torch", "triton", "numpy", "pynvml", "cupti", "liger_kernel", "pytest", "torch_mlir"}
 
 _LOADED_BY = """
 import json, sys
@@ -58,6 +58,10 @@ def test_importing_the_root_brings_in_the_standard_library_only() -> None:
         "kernelmark.report",
         "kernelmark.manifest",
         "kernelmark.launches",
+        "kernelmark.mlir",
+        "kernelmark.mlir.descriptors",
+        "kernelmark.mlir.front",
+        "kernelmark.mlir.lowering",
     ],
 )
 def test_what_needs_no_framework_imports_none(module: str) -> None:

@@ -20,6 +20,9 @@ __all__ = ["environment", "now", "run_name"]
 # What can change a number or an answer; a distribution that is not installed is left out.
 _LIBRARIES = (
     "torch",
+    "torch-mlir",
+    "cmeel-libomp",
+    "intel-openmp",
     "triton",
     "numpy",
     "cupti-python",

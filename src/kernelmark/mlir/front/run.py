@@ -46,6 +46,7 @@ from kernelmark.mlir.heap import keep_large_blocks
 from kernelmark.mlir.ingress import LoadedModel, load_model, require_output
 from kernelmark.mlir.lowering import Observer
 from kernelmark.mlir.packing import ALIGNMENT
+from kernelmark.mlir.parallel import loaded_openmp
 from kernelmark.mlir.signature import Result
 from kernelmark.mlir.targets import Target
 from kernelmark.records import Check, Role, Row
@@ -150,6 +151,8 @@ class _Run:
     malloc: Mapping[str, str]
     inputs: tuple[Any, ...] = ()
     seconds: dict[Stage, float] = field(default_factory=dict)
+    threads: int = 1
+    """How many the code uses, which is one where nothing in it is worth another."""
 
     @property
     def loaded_element(self) -> Element:
@@ -164,9 +167,10 @@ class _Run:
         if request.output is not None:
             require_output(request.output, tuple(Result("out", each) for each in state.outputs))
         rule = request.tolerance.for_element(self.loaded_element)
-        case = self._case(request.case_id, self.inputs, state, rule)
+        case = None
         try:
             bind = self._compiled(model, state)
+            case = self._case(request.case_id, self.inputs, state, rule)
             ours = bind(self.inputs, state)
             self.tell("Running the benchmark..." if request.benchmark else "Executing the module...")
             self._check_second_draw(bind, state, rule)
@@ -174,14 +178,15 @@ class _Run:
             plan = make_plan(case, (OURS, ours), self._baselines(model, state))
             comparison = run_plan(plan, self.session, op=work)
         except ModelError as error:
-            self._record_failure(case, error)
+            self._record_failure(case or self._case(request.case_id, self.inputs, state, rule), error)
             raise
         except VerificationError as error:
             if isinstance(error.__cause__, ModelError):
                 raise error.__cause__ from error
             raise
         finally:
-            case.release()
+            if case is not None:
+                case.release()
         return ModelRun(request, comparison, rule, self.seconds, work, self.session.folder)
 
     # --- ours ---------------------------------------------------------------------------------------
@@ -193,6 +198,7 @@ class _Run:
         options = _build_options(self.request, self.target)
         built = build(model, self.inputs, options, observer=self.observer)
         self.seconds.update(built.seconds)
+        self.threads = built.compiled.threads
         self._dump([built.compiled])
         return lambda inputs, state: bound_code(built, inputs, state)
 
@@ -213,7 +219,9 @@ class _Run:
         for subgraph in backend.subgraphs:
             for stage, seconds in subgraph.seconds.items():
                 self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-        self._dump([each.compiled for each in backend.subgraphs if each.compiled is not None])
+        compiled = [each.compiled for each in backend.subgraphs if each.compiled is not None]
+        self.threads = max((each.threads for each in compiled), default=1)
+        self._dump(compiled)
         return lambda inputs, state: plain_call(function, state, backend=implementation.backend)
 
     def _dump(self, compiled: Sequence[Compiled]) -> None:
@@ -246,7 +254,8 @@ class _Run:
         reference = reference_of(self.loaded.model, state)
         facts = {
             **request_facts(self.request, self.loaded),
-            "threads": self.target.code_threads,
+            "threads": self.threads,
+            **({"openmp": str(loaded_openmp())} if self.threads > 1 else {}),
             **self.malloc,
         }
         return make_case(

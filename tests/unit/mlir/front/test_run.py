@@ -23,6 +23,7 @@ from kernelmark.mlir.front import Baseline, Dump, Mode, ModelRequest, run_model
 from kernelmark.mlir.front import run as runs
 from kernelmark.mlir.front.tolerances import Asked
 from kernelmark.mlir.ingress import parse_input_shapes, parse_output_shape
+from kernelmark.mlir.openmp import find_openmp
 from kernelmark.records import Cache, Check, read_run
 from kernelmark.verify import Normalised
 
@@ -96,6 +97,17 @@ def test_a_benchmark_times_the_model_next_to_its_baselines(model_file: File, tmp
     assert stored.end is not None
     assert stored.end.outcome == "completed"
     assert (tmp_path / "run" / "report.md").is_file()
+
+
+def test_the_threads_that_the_code_uses_are_recorded(model_file: File) -> None:
+    shapes = parse_input_shapes("512x64xf32xrnd,64x512xf32xrnd")
+    small = run_model(ModelRequest(model_file("product"), pipeline=("loops",), threads=2))
+    assert small.ours.params["threads"] == 1  # nothing in it is worth a thread
+    large = run_model(ModelRequest(model_file("product"), pipeline=("loops",), threads=2, inputs=shapes))
+    if find_openmp():
+        assert large.ours.params["threads"] == 2
+        assert "idle workers spin" in large.ours.params["openmp"]
+    assert "malloc" in large.ours.params
 
 
 def test_a_stated_count_that_disagrees_is_told(model_file: File) -> None:
