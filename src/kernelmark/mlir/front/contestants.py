@@ -94,7 +94,7 @@ def through_torch_compile(
 
     Raises:
         KernelmarkError: what the backend raised, without torch's wrapping of it.
-        ModelImportError: torch.compile itself failed.
+        ModelImportError: torch.compile itself failed, or handed over nothing.
     """
     function: Any = torch.compile(model, backend=backend)
     try:
@@ -108,6 +108,12 @@ def through_torch_compile(
             Stage.IMPORT, f"torch.compile failed on {type(model).__name__}", diagnostics=_named(error)
         ) from error
     count = len(backend.subgraphs)
+    if count == 0:
+        raise failure(
+            Stage.IMPORT,
+            f"torch.compile handed over no graph of {type(model).__name__}, so that all of it would run as PyTorch"
+            " runs it (an LSTM or GRU is one that it does not trace); import it as a whole, without --torch-compile",
+        )
     graphs = f"{count} graph{'' if count == 1 else 's'} of torch.compile"
     pipeline = backend.options.pipeline
     schedule = pipeline if isinstance(pipeline, str) else " then ".join(pipeline)

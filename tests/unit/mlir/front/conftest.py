@@ -59,6 +59,16 @@ MODELS = {
         "def get_inputs():\n"
         "    return [torch.arange(6)]\n"
     ),
+    "untraced": (
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.lstm = torch.nn.LSTM(4, 4)\n"
+        "    def forward(self, x):\n"
+        "        return self.lstm(x)[0]\n"
+        "def get_inputs():\n"
+        "    return [torch.rand(2, 1, 4)]\n"
+    ),
     "no_export": (
         "class Model(torch.nn.Module):\n"
         "    def forward(self, x):\n"

@@ -16,6 +16,7 @@ from kernelmark.errors import (
     UsageError,
     VerificationError,
 )
+from kernelmark.mlir import targets
 from kernelmark.mlir.bindings import available
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.failures import Stage
@@ -24,6 +25,7 @@ from kernelmark.mlir.front import run as runs
 from kernelmark.mlir.front.tolerances import Asked
 from kernelmark.mlir.ingress import parse_input_shapes, parse_output_shape
 from kernelmark.mlir.openmp import find_openmp
+from kernelmark.probe import Probe
 from kernelmark.records import Cache, Check, read_run
 from kernelmark.verify import Normalised
 
@@ -108,6 +110,19 @@ def test_the_threads_that_the_code_uses_are_recorded(model_file: File) -> None:
         assert large.ours.params["threads"] == 2
         assert "idle workers spin" in large.ours.params["openmp"]
     assert "malloc" in large.ours.params
+
+
+def test_without_an_openmp_runtime_the_code_is_serial_right_and_a_line_says_so(
+    model_file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "find_openmp", lambda: Probe(False, "no OpenMP runtime is installed"))
+    told: list[str] = []
+    shapes = parse_input_shapes("512x64xf32xrnd,64x512xf32xrnd")
+    request = ModelRequest(model_file("product"), pipeline=("loops",), threads=2, inputs=shapes)
+    found = run_model(request, tell=told.append)
+    assert found.ours.check is Check.VERIFIED
+    assert found.ours.params["threads"] == 1
+    assert told[0] == "one thread rather than 2: no OpenMP runtime is installed"
 
 
 def test_a_stated_count_that_disagrees_is_told(model_file: File) -> None:
@@ -242,6 +257,12 @@ def test_a_failure_has_the_same_class_in_both_modes(
 def test_a_model_that_cannot_be_imported_says_so(model_file: File) -> None:
     with pytest.raises(ModelImportError):
         run_model(ModelRequest(model_file("no_export"), pipeline=("loops",)))
+
+
+def test_a_model_that_torch_compile_does_not_trace_is_no_success(model_file: File) -> None:
+    with pytest.raises(ModelImportError, match="handed over no graph of Model"):
+        run_model(ModelRequest(model_file("untraced"), pipeline=("loops",), mode=Mode.TORCH_COMPILE))
+    assert run_model(ModelRequest(model_file("untraced"), pipeline=("loops",))).ours.check is Check.VERIFIED
 
 
 def test_another_output_than_was_said_is_an_error_of_use(model_file: File) -> None:
