@@ -13,7 +13,7 @@ from kernelmark.mlir.transforms.vectors.combining import (
     reduce_place,
     reduce_vector,
 )
-from kernelmark.mlir.transforms.vectors.lanes import Copy, Varying, converted
+from kernelmark.mlir.transforms.vectors.lanes import Copy, converted
 from kernelmark.mlir.transforms.vectors.nests import Combiner, Start
 from kernelmark.mlir.transforms.vectors.numbers import is_float
 from kernelmark.mlir.transforms.vectors.places import Held
@@ -98,7 +98,7 @@ class Accumulation:
             return
         slot = next(k for k, each in enumerate(self._written) if each is result)
         loads = self._stage.loads(tile)
-        varying = result.varying if lanes else Varying(jam=result.varying.jam)
+        varying = result.varying if lanes else replace(result.varying, lanes=False)
         for copy in distinct(tile.copies, varying):
             axes = self._stage.nests[result.nest].axes
             state.tensors[slot] = loads.write(
@@ -123,10 +123,10 @@ class Accumulation:
         writer, result = self._writer, self._results[r]
         found: dict[Copy, Value] = {}
         offsets = sorted({copy.offset for copy in tile.copies})
-        for jam in sorted({copy.jam if result.varying.jam else 0 for copy in tile.copies}):
-            mine = [Copy(jam, offset) for offset in offsets]
+        for first in distinct(tile.copies, replace(result.varying, lanes=False)):
+            mine = [replace(first, offset=offset) for offset in offsets]
             if self._has_place(result):
-                found[Copy(jam, 0)] = self._reduced_place(r, state, mine)
+                found[first] = self._reduced_place(r, state, mine)
                 continue
             assert result.combiner is not None  # the plan lies no vectors along it otherwise
             parts = [state.sums[r, copy] for copy in mine]
@@ -138,7 +138,7 @@ class Accumulation:
             if self._stage.nests[result.nest].starts[result.number] is not Start.NOTHING:
                 start = self.start(result, ivs, mine[0], replace(tile, width=1, mask=None))
                 value = combine(writer, result.combiner, start, value)
-            found[Copy(jam, 0)] = value
+            found[first] = value
         return found
 
     def _reduced_place(self, r: int, state: State, copies: list[Copy]) -> Value:

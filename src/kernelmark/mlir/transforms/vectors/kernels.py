@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernelmark.mlir.transforms.vectors.accesses import Axis
 from kernelmark.mlir.transforms.vectors.grouping import Group, blocked_row
 from kernelmark.mlir.transforms.vectors.nests import Nest
 from kernelmark.mlir.transforms.vectors.places import Given, Held, Kept, Passed, Place, Position
-from kernelmark.mlir.transforms.vectors.plans import Choices, plan_loops, plan_threads, stages
+from kernelmark.mlir.transforms.vectors.plans import Choices, plan_loops
 from kernelmark.mlir.transforms.vectors.reading import Program
+from kernelmark.mlir.transforms.vectors.staging import divided_row, stages
 from kernelmark.mlir.transforms.vectors.state import Kit, Stage
 from kernelmark.mlir.transforms.vectors.tiles import StageWriter
 from kernelmark.mlir.transforms.vectors.writing import Index, Writer
@@ -149,10 +149,11 @@ class _GroupWriter:
 
     def _divided(self) -> int | None:
         """Choose the label of the loop that is divided among threads."""
-        rows = [(label, Axis(self._group.size(label), False, label)) for label in self._group.rows]
+        rows = self._group.rows
         work = max(nest.iterations * (1 + 8 * nest.body.functions) for nest in self._group.nests)
-        position = plan_threads(rows, work, self._parallel.threads, self._parallel.grain)
-        return None if position is None else rows[position][0]
+        sizes = [self._group.size(label) for label in rows]
+        position = divided_row(sizes, work, self._parallel.threads, self._parallel.grain)
+        return None if position is None else rows[position]
 
     def _threads(self, given: Mapping[int, Given], label: int, tensors: list[Value]) -> list[Value]:
         writer, scf, ir = self._writer, self._writer.scf, self._writer.ir

@@ -21,13 +21,14 @@ __all__ = ["Copy", "Lanes", "Supply", "Varying", "converted"]
 Value = Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Copy:
     """One of the copies of an iteration that a tile holds."""
 
     jam: int
     offset: int
     """The element that its vector begins at, from the start of the tile."""
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,16 @@ class Varying:
     jam: bool = False
     lanes: bool = False
     """From lane to lane, and so from vector to vector."""
+    row: bool = False
 
     def __or__(self, other: Varying) -> Varying:
-        return Varying(self.jam or other.jam, self.lanes or other.lanes)
+        return Varying(self.jam or other.jam, self.lanes or other.lanes, self.row or other.row)
 
     def of(self, copy: Copy) -> Copy:
         """Give the copy whose value stands for that of ``copy``."""
-        return Copy(copy.jam if self.jam else 0, copy.offset if self.lanes else 0)
+        return Copy(
+            copy.jam if self.jam else 0, copy.offset if self.lanes else 0, copy.row if self.row else 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Lanes:
                 for operand in inner.operands:
                     kind = kind | varies(operand)
             varying[inner.results[0]] = kind
-            for copy in sorted({kind.of(each) for each in copies}, key=lambda c: (c.jam, c.offset)):
+            for copy in sorted({kind.of(each) for each in copies}):
                 operands = (
                     [] if inner.name == "linalg.index" else [get(each, copy) for each in inner.operands]
                 )

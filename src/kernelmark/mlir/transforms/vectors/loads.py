@@ -12,7 +12,7 @@ from kernelmark.mlir.transforms.vectors.places import Given, Held, Passed, Place
 from kernelmark.mlir.transforms.vectors.plans import LoopPlan
 from kernelmark.mlir.transforms.vectors.writing import Index, Writer
 
-__all__ = ["Loads"]
+__all__ = ["Loads", "plan_varying"]
 
 Value = Any
 
@@ -50,11 +50,7 @@ class Loads:
         """Say whether what is read differs among the copies."""
         if access.buffer in self.live:
             return self.live[access.buffer][0]
-        plan = self._plan
-        return Varying(
-            jam=plan.jam is not None and bool(access.strides[plan.jam]),
-            lanes=plan.vector is not None and bool(access.strides[plan.vector]),
-        )
+        return plan_varying(self._plan, access)
 
     def read(
         self, access: Access, axes: tuple[Axis, ...], ivs: Mapping[int, Index], copy: Copy, element: Any
@@ -306,9 +302,17 @@ class Loads:
     def _moved(self, ivs: Mapping[int, Index], copy: Copy, access: Access) -> dict[int, Index]:
         """Give the iteration that a copy stands for."""
         moved = dict(ivs)
-        v, jam = self._plan.vector, self._plan.jam
-        if v is not None and access.strides[v] and copy.offset:
-            moved[v] = self._writer.add(moved.get(v, 0), copy.offset)
-        if jam is not None and access.strides[jam] and copy.jam:
-            moved[jam] = self._writer.add(moved.get(jam, 0), copy.jam)
+        plan = self._plan
+        for axis, by in ((plan.vector, copy.offset), (plan.jam, copy.jam), (plan.row, copy.row)):
+            if axis is not None and access.strides[axis] and by:
+                moved[axis] = self._writer.add(moved.get(axis, 0), by)
         return moved
+
+
+def plan_varying(plan: LoopPlan, access: Access) -> Varying:
+    """Say whether what an access touches differs among the copies of a tile."""
+    return Varying(
+        jam=plan.jam is not None and bool(access.strides[plan.jam]),
+        lanes=plan.vector is not None and bool(access.strides[plan.vector]),
+        row=plan.row is not None and bool(access.strides[plan.row]),
+    )

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelmark.mlir.transforms.vectors.accesses import Axis
 from kernelmark.mlir.transforms.vectors.nests import Combiner, Nest
 
-__all__ = ["Choices", "LoopPlan", "plan_loops", "plan_threads", "stages"]
+__all__ = ["Choices", "LoopPlan", "plan_loops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,97 +41,136 @@ class LoopPlan:
     width: int
     """Elements of a vector."""
     unroll: int
-    jam: int | None
-    jam_by: int
     parallel: tuple[int, ...]
-    """Loops around everything, the outermost first; without the vector's and the jammed one."""
+    """Loops around everything, the outermost first; without those below."""
     carried: tuple[int, ...]
     """Loops that results are carried through, the outermost first; with the vector's where it is one of them."""
     masked: bool
     """Whether what is left over after whole vectors is done under a mask, rather than one by one."""
+    jam: int | None = None
+    """The loop whose neighbouring iterations read the same vectors."""
+    jam_by: int = 1
+    row: int | None = None
+    """The loop whose neighbouring iterations read the same scalars."""
+    row_by: int = 1
     cascade: int = 0
     """Iterations of the innermost carried loop after which partial results are put aside; 0 for never."""
 
 
-_STRIDED, _SCATTERED, _GATHERED, _FUNCTION = 4, 48, 24, 20
-"""Costs of a vector of 16, in operations: read in small steps, written or read one by one, a function of it."""
-
-
-def plan_loops(
-    nests: Sequence[Nest], choices: Choices, extents: Sequence[int | None] | None = None
-) -> LoopPlan:
-    """Choose how nests with the same loops run as one.
+def plan_loops(nests: Sequence[Nest], choices: Choices) -> LoopPlan:
+    """Choose how nests run as one.
 
     Args:
         nests: Their axes stand in the same order; a loop may be reduced in one and not in another.
         choices: The schedule's parameters.
-        extents: Iterations of each loop as run; ``None`` where that is known only when the code runs.
     """
     axes = nests[0].axes
     carried = [k for k in range(len(axes)) if any(nest.axes[k].reduced for nest in nests)]
-    bits = max(nest.body.element_bits for nest in nests)
-    most = max(1, choices.vector_bits // bits)
-    options = [(_cost(nests, k, carried, most), k) for k in range(len(axes)) if axes[k].size > 1]
-    options = [each for each in options if each[0] is not None]
-    cost, vector = min(options, default=(None, None))  # type: ignore[type-var]
-    one = sum(
-        len(nest.reads) + len(nest.writes) + nest.body.operations + _FUNCTION * nest.body.functions
-        for nest in nests
-    )
-    if cost is None or cost >= most * one:
-        vector = None
-    width = most
-    while vector is not None and width > 2 and width >= 2 * axes[vector].size:
-        width //= 2
-    maskable = all(nest.body.maskable for nest in nests)
-    jam, jam_by = _jam(nests, vector, carried, choices)
-    unroll = _unroll(nests, vector, carried, width, choices, jam_by) if vector is not None else 1
     lead = max(nests, key=lambda nest: len(nest.reads))
-    parallel = [k for k in range(len(axes)) if k not in carried and k not in (vector, jam)]
-    parallel.sort(key=lambda k: -_weight(nests[0], k))
-    carried.sort(key=lambda k: (k == vector, -_weight(lead, k)))
+    carried.sort(key=lambda k: -_weight(lead, k))
+    vector, width = _vector(nests, choices)
+    if vector is None:
+        parallel = sorted((k for k in range(len(axes)) if k not in carried), key=lambda k: -_weight(lead, k))
+        return LoopPlan(None, 1, 1, tuple(parallel), tuple(carried), False)
+    carried.sort(key=lambda k: k == vector)
+    blocks = _register_blocks(nests, vector, width, carried, choices)
+    unroll = blocks.vectors if blocks else _unroll(nests, vector, width, carried, choices)
+    taken = (vector, blocks.jam, blocks.row) if blocks else (vector,)
+    parallel = [k for k in range(len(axes)) if k not in carried and k not in taken]
     return LoopPlan(
         vector=vector,
-        width=width if vector is not None else 1,
+        width=width,
         unroll=unroll,
-        jam=jam,
-        jam_by=jam_by,
-        parallel=tuple(parallel),
+        parallel=tuple(sorted(parallel, key=lambda k: -_weight(nests[0], k))),
         carried=tuple(carried),
-        masked=maskable,
+        masked=all(nest.body.maskable for nest in nests),
+        jam=blocks.jam if blocks else None,
+        jam_by=blocks.jam_by if blocks else 1,
+        row=blocks.row if blocks else None,
+        row_by=blocks.row_by if blocks else 1,
         cascade=_cascade(nests, carried, vector, width * unroll, choices),
     )
 
 
-def _cost(nests: Sequence[Nest], axis: int, carried: Sequence[int], width: int) -> float | None:
+def _weight(nest: Nest, axis: int) -> int:
+    """How far an iteration of a loop moves in memory: the farthest goes outermost."""
+    return max((abs(each.strides[axis]) for each in (*nest.writes, *nest.reads)), default=0)
+
+
+# --- along which loop vectors lie -----------------------------------------------------------------
+
+_STEPS = 4
+"""Steps up to which whole vectors are read and sorted out: beyond, most of what is read would be dropped."""
+_STEPPED, _SCATTERED, _GATHERED, _FUNCTION = 4, 48, 24, 20
+"""Costs of a vector of 16, in operations: read in small steps, written or read one by one, a function of it."""
+
+
+def _vector(nests: Sequence[Nest], choices: Choices) -> tuple[int | None, int]:
+    """Choose the loop that vectors lie along, and their length; ``None`` where single elements are no slower."""
+    bits = max(nest.body.element_bits for nest in nests)
+    most = max(1, choices.vector_bits // bits)
+    single = sum(
+        len(nest.reads) + len(nest.writes) + nest.body.operations + _FUNCTION * nest.body.functions
+        for nest in nests
+    )
+    best: tuple[float, int, int] | None = None
+    for k, axis in enumerate(nests[0].axes):
+        if axis.size < 2 or most < 2:
+            continue
+        width = _width(nests, k, most)
+        cost = _cost(nests, k, width)
+        if width < 2 or cost is None:
+            continue
+        each = cost * -(-axis.size // width) / axis.size
+        if each < single and (best is None or each < best[0]):
+            best = (each, k, width)
+    return (best[1], best[2]) if best else (None, 1)
+
+
+def _width(nests: Sequence[Nest], axis: int, most: int) -> int:
+    """Choose the elements of a vector along ``axis``: as few vectors as can be, and no longer than they must."""
+    size = nests[0].axes[axis].size
+    side_by_side = all(
+        access.strides[axis] in (0, 1) for nest in nests for access in (*nest.reads, *nest.writes)
+    )
+    partial = side_by_side and all(nest.body.maskable for nest in nests)
+    width, count = most, -(-size // most)
+    while width > 2 and (-(-size // (width // 2)) == count or (width > size and not partial)):
+        width //= 2
+        count = -(-size // width)
+    reduced = any(nest.axes[axis].reduced for nest in nests)
+    if reduced and not all(nest.body.maskable for nest in nests):
+        while width > 1 and size % width:  # what is left over could be neither masked nor done again
+            width //= 2
+    return width
+
+
+def _cost(nests: Sequence[Nest], axis: int, width: int) -> float | None:
     """Cost of a vector that lies along ``axis``, in operations; ``None`` where none can."""
     total = 0.0
     size = nests[0].axes[axis].size
     for nest in nests:
-        reduced = nest.axes[axis].reduced
-        if reduced and any(each is None for each in nest.body.combiners):
+        if nest.axes[axis].reduced and any(each is None for each in nest.body.combiners):
             return None
         for read in nest.reads:
-            total += _access_cost(abs(read.strides[axis]), read.strides[axis] < 0, width)
+            total += _access_cost(read.strides[axis], width)
         for write in nest.writes:
             stride = write.strides[axis]
+            often = _carried_size(nest)  # a carried result is written once in so many iterations
             if stride == 0:
-                total += 8 / size
-            elif stride == 1:
-                total += 1 if not nest.reduces else 0.1
+                total += 8 * width / size
             else:
-                total += _SCATTERED * width / 16 / (1 if not nest.reduces else _carried_size(nest))
+                total += (1 if stride == 1 else _SCATTERED * width / 16) / often
         total += nest.body.operations + _FUNCTION * nest.body.functions
-    full = -(-size // width) * width
-    return total * full / size
+    return total
 
 
-def _access_cost(stride: int, backwards: bool, width: int) -> float:
+def _access_cost(stride: int, width: int) -> float:
     if stride == 0:
         return 0.5
-    if stride == 1 and not backwards:
+    if stride == 1:
         return 1
-    return _STRIDED * stride if stride <= 4 and not backwards else _GATHERED * width / 16
+    return _STEPPED * stride if 0 < stride <= _STEPS else _GATHERED * width / 16
 
 
 def _carried_size(nest: Nest) -> int:
@@ -142,120 +180,78 @@ def _carried_size(nest: Nest) -> int:
     return size
 
 
-def _weight(nest: Nest, axis: int) -> int:
-    """How far an iteration of a loop moves in memory: the farthest goes outermost."""
-    return max((abs(each.strides[axis]) for each in (*nest.writes, *nest.reads)), default=0)
+# --- how many at once -----------------------------------------------------------------------------
 
 
-def _jam(
-    nests: Sequence[Nest], vector: int | None, carried: Sequence[int], choices: Choices
-) -> tuple[int | None, int]:
-    """Find the loop whose neighbouring iterations read the same vectors while their results stay in registers."""
-    if vector is None or vector in carried or not carried or len(nests) > 1 or choices.jam < 2:
-        return None, 1
+def _unroll(nests: Sequence[Nest], vector: int, width: int, carried: Sequence[int], choices: Choices) -> int:
+    wanted = choices.partials if vector in carried else choices.unroll
+    heavy = sum(nest.body.operations for nest in nests) > 12 or max(len(nest.reads) for nest in nests) > 4
+    if heavy or any(nest.body.functions for nest in nests):
+        wanted = min(wanted, 2)
+    count = (
+        nests[0].axes[vector].size // width if vector in carried else -(-nests[0].axes[vector].size // width)
+    )
+    return _evenly(count, wanted)
+
+
+def _evenly(count: int, most: int) -> int:
+    """Give how many of ``count`` to take at once so that the last turn is as full as the others."""
+    turns = -(-count // most)
+    return max(1, -(-count // turns)) if turns else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """How many results of a product-like nest are kept in registers."""
+
+    vectors: int
+    jam: int | None
+    jam_by: int
+    row: int | None
+    row_by: int
+
+
+def _register_blocks(
+    nests: Sequence[Nest], vector: int, width: int, carried: Sequence[int], choices: Choices
+) -> _Blocks | None:
+    """Find the loops along which a reduction shares what it reads, and how far to go along each.
+
+    One of two factors is read as vectors and the other as scalars. A loop that only the scalars depend on shares
+    the vectors, and is jammed; one that only the vectors depend on shares the scalars, and gives more vectors.
+    """
+    if len(nests) > 1 or vector in carried or not carried:
+        return None
     nest = nests[0]
     vectors = [read for read in nest.reads if read.strides[vector]]
-    found = [
-        k
-        for k, axis in enumerate(nest.axes)
-        if k not in carried and k != vector and axis.size > 1 and any(not read.strides[k] for read in vectors)
-    ]
-    if not found or len(nest.reads) < 2:
-        return None, 1
-    best = max(found, key=lambda k: nest.axes[k].size)
-    return best, _fitting(nest.axes[best].size, choices.jam)
+    scalars = [read for read in nest.reads if not read.strides[vector]]
+    if not vectors or not scalars:
+        return None
+    free = [k for k in range(len(nest.axes)) if k not in carried and k != vector and nest.axes[k].size > 1]
+    jams = [k for k in free if not any(r.strides[k] for r in vectors) and any(r.strides[k] for r in scalars)]
+    rows = [k for k in free if any(r.strides[k] for r in vectors) and not any(r.strides[k] for r in scalars)]
+    together = 4 if choices.registers >= 32 else 2
+    count = -(-nest.axes[vector].size // width)
+    along = _evenly(count, min(together, max(1, choices.unroll)))
+    jam = max(jams, key=lambda k: nest.axes[k].size, default=None) if choices.jam > 1 else None
+    row = min(rows, key=lambda k: abs(vectors[0].strides[k]), default=None)
+    row_by = min(nest.axes[row].size, together // along) if row is not None else 1
+    held = along * row_by
+    most = min(choices.jam, (choices.registers - 2 - held) // held)
+    jam_by = _fitting(nest.axes[jam].size, most) if jam is not None else 1
+    return _Blocks(along, jam, jam_by, row, row_by)
 
 
 def _fitting(size: int, most: int) -> int:
     """Give the largest block up to ``most`` that divides ``size``, unless all that do are less than half of it."""
     divisors = [block for block in range(1, min(most, size) + 1) if size % block == 0]
-    return divisors[-1] if 2 * divisors[-1] >= min(most, size) else min(most, size)
+    return divisors[-1] if 2 * divisors[-1] > min(most, size) else min(most, size)
 
 
-def _unroll(
-    nests: Sequence[Nest], vector: int, carried: Sequence[int], width: int, choices: Choices, jam_by: int
-) -> int:
-    functions = sum(nest.body.functions for nest in nests)
-    reading = max(len(nest.reads) for nest in nests)
-    wanted = choices.partials if vector in carried else choices.unroll
-    if functions:
-        wanted = min(wanted, 2)
-    if jam_by > 1:
-        wanted = min(wanted, max(1, (choices.registers - 4) // (jam_by + 1)))
-    elif sum(nest.body.operations for nest in nests) > 12 or reading > 4:
-        wanted = min(wanted, 2)
-    return max(1, min(wanted, nests[0].axes[vector].size // width))
-
-
-def _cascade(
-    nests: Sequence[Nest], carried: Sequence[int], vector: int | None, lanes: int, choices: Choices
-) -> int:
-    rounding = [
-        nest
-        for nest in nests
-        if any(each is not None and each.rounds for each in nest.body.combiners) and nest.reduces
-    ]
-    known = all(each is not None for nest in nests for each in nest.body.combiners if nest.reduces)
-    if not carried or not rounding or not known or choices.cascade <= 0:
-        return 0
-    if any(each is Combiner.PLACE for nest in nests for each in nest.body.combiners):
+def _cascade(nests: Sequence[Nest], carried: Sequence[int], vector: int, lanes: int, choices: Choices) -> int:
+    rounding = [nest for nest in nests if nest.reduces and any(c and c.rounds for c in nest.body.combiners)]
+    combiners = [each for nest in nests if nest.reduces for each in nest.body.combiners]
+    if not rounding or None in combiners or Combiner.PLACE in combiners or choices.cascade <= 0:
         return 0
     innermost = carried[-1]
     step = lanes if innermost == vector else 1
     return choices.cascade * step if nests[0].axes[innermost].size > 2 * choices.cascade * step else 0
-
-
-# --- several nests --------------------------------------------------------------------------------
-
-
-def stages(nests: Sequence[Nest], rows: Sequence[int]) -> list[list[Nest]]:
-    """Put nests that can run in the same loops together, in order; rows are looped over around all of them."""
-    found: list[list[Nest]] = []
-    for nest in nests:
-        if found and (ordered := _joins(found[-1], nest, rows)) is not None:
-            found[-1].append(ordered)
-        else:
-            found.append([nest])
-    return found
-
-
-def _joins(stage: Sequence[Nest], nest: Nest, rows: Sequence[int]) -> Nest | None:
-    """Give ``nest`` with its loops ordered as the stage's, if it can run in them."""
-    axes = stage[0].axes
-    labels = [axis.label for axis in axes]
-    mine = [axis.label for axis in nest.axes]
-    if sorted(labels) != sorted(mine):
-        return None
-    nest = nest.ordered([mine.index(label) for label in labels])
-    inner = [k for k, label in enumerate(labels) if label not in rows]
-    every = [*stage, nest]
-    carried = [k for k in inner if any(each.axes[k].reduced for each in every)]
-    for each in every:
-        if each.reduces and not all(each.axes[k].reduced for k in carried):
-            return None  # a result kept for some of the carried loops only
-    for member in stage:
-        for write in member.writes:
-            whole = not member.reduces
-            for read in (*nest.reads, *(r for r in nest.initial if r)):
-                if read.buffer == write.buffer and (not whole or read.strides != write.strides):
-                    return None
-    return nest
-
-
-def plan_threads(group_rows: Sequence[tuple[int, Axis]], work: int, threads: int, grain: int) -> int | None:
-    """Choose the row loop that is divided among threads: its position in ``group_rows``, or ``None`` for one thread.
-
-    Args:
-        group_rows: Label and axis of each row loop, the outermost first.
-        work: Elements touched by the whole group.
-        threads: How many there are.
-        grain: Elements below which starting the threads takes longer than they save.
-    """
-    if threads < 2 or work < grain or not group_rows:
-        return None
-    for position, (_, axis) in enumerate(group_rows):
-        if axis.size >= threads and (axis.size % threads == 0 or axis.size >= 8 * threads):
-            return position
-    sizes = [axis.size for _, axis in group_rows]
-    largest = max(sizes)
-    return sizes.index(largest) if largest > 1 else None

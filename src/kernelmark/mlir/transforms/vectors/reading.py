@@ -17,7 +17,7 @@ from kernelmark.mlir.transforms.vectors.nests import Nest, Start, simplified
 from kernelmark.mlir.transforms.vectors.numbers import Numbers
 from kernelmark.mlir.transforms.vectors.views import VIEWS, look_through, root_of
 
-__all__ = ["Buffer", "Program", "filled", "read_program"]
+__all__ = ["Buffer", "Program", "filled", "linear_in", "read_program"]
 
 Value = Any
 """``torch_mlir.ir.Value``."""
@@ -129,7 +129,7 @@ class _Reader:
             axes=tuple(Axis(size, "reduction" in kind) for size, kind in zip(sizes, kinds, strict=True)),
             reads=tuple(known[:inputs]),
             writes=tuple(
-                Access(self.buffer(result), *_linear_in(list(result.type.shape), map_, len(kinds)))
+                Access(self.buffer(result), *linear_in(list(result.type.shape), map_, len(kinds)))
                 for result, map_ in zip(operation.results, maps[inputs:], strict=True)
             ),
             starts=starts,
@@ -150,7 +150,7 @@ class _Reader:
         return simplified(nest)
 
     def _access(self, value: Value, map_: Any, sizes: list[int]) -> Access | None:
-        linear = _linear_in(list(value.type.shape), map_, len(sizes))
+        linear = linear_in(list(value.type.shape), map_, len(sizes))
         if linear is None:
             return None
         strides, offset = linear
@@ -218,7 +218,7 @@ def _sizes(operands: list[Value], maps: list[Any], rank: int) -> list[int] | Non
     return None if None in sizes else sizes  # type: ignore[return-value]
 
 
-def _linear_in(shape: list[int], map_: Any, rank: int) -> tuple[tuple[int, ...], int] | None:
+def linear_in(shape: list[int], map_: Any, rank: int) -> tuple[tuple[int, ...], int] | None:
     """Read a map into a contiguous tensor as strides and an offset; ``None`` if it is not linear."""
     strides, offset = [0] * rank, 0
     for step, expression in zip(contiguous_strides(shape), map_.results, strict=True):

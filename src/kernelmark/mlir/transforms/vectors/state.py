@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelmark.mlir.transforms.vectors.accesses import Access
 from kernelmark.mlir.transforms.vectors.functions import Functions
 from kernelmark.mlir.transforms.vectors.lanes import Copy, Varying
-from kernelmark.mlir.transforms.vectors.loads import Loads
+from kernelmark.mlir.transforms.vectors.loads import Loads, plan_varying
 from kernelmark.mlir.transforms.vectors.nests import Combiner, Nest
 from kernelmark.mlir.transforms.vectors.numbers import Numbers
 from kernelmark.mlir.transforms.vectors.places import Place, Position
@@ -121,18 +121,16 @@ class Stage:
             write=write,
             stored=stored,
             combiner=nest.body.combiners[number],
-            varying=Varying(
-                jam=plan.jam is not None and bool(write.strides[plan.jam]), lanes=lanes or partial
-            ),
+            varying=replace(plan_varying(plan, write), lanes=lanes or partial),
             element=self.kit.numbers.computed(nest.operation.results[number].type.element_type),
         )
 
 
-def copies_of(jam: int, offsets: Sequence[int]) -> tuple[Copy, ...]:
-    """Give the copies of ``jam`` neighbouring iterations, each over the vectors that begin at ``offsets``."""
-    return tuple(Copy(j, offset) for j in range(jam) for offset in offsets)
+def copies_of(jam: int, rows: int, offsets: Sequence[int]) -> tuple[Copy, ...]:
+    """Give the copies of neighbouring iterations, each over the vectors that begin at ``offsets``."""
+    return tuple(Copy(j, offset, r) for j in range(jam) for r in range(rows) for offset in offsets)
 
 
 def distinct(copies: Sequence[Copy], varying: Varying) -> list[Copy]:
     """Give the copies that a value differs among."""
-    return sorted({varying.of(copy) for copy in copies}, key=lambda copy: (copy.jam, copy.offset))
+    return sorted({varying.of(copy) for copy in copies})

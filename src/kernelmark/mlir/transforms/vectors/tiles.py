@@ -47,32 +47,43 @@ class StageWriter:
 
     def _parallel(self, level: int, ivs: dict[int, Index], tensors: list[Value]) -> list[Value]:
         if level == len(self._plan.parallel):
-            return self._jam(ivs, tensors)
+            return self._blocked(
+                self._plan.row,
+                self._plan.row_by,
+                ivs,
+                tensors,
+                lambda inner, now, rows: self._vectors(inner, now, rows),
+            )
         k = self._plan.parallel[level]
         return self._writer.loop(
             0, self._extents[k], 1, tensors, lambda iv, now: self._parallel(level + 1, {**ivs, k: iv}, now)
         )
 
-    def _jam(self, ivs: dict[int, Index], tensors: list[Value]) -> list[Value]:
-        k, by = self._plan.jam, self._plan.jam_by
-        if k is None:
-            return self._vectors(ivs, tensors, 1)
-        whole = self._writer.whole(self._extents[k], by)
-        tensors = self._writer.loop(
-            0, whole, by, tensors, lambda iv, now: self._vectors({**ivs, k: iv}, now, by)
-        )
-        if isinstance(whole, int) and isinstance(left := self._extents[k], int) and left > whole:
-            return self._vectors({**ivs, k: whole}, tensors, left - whole)
-        return self._writer.loop(
-            whole, self._extents[k], 1, tensors, lambda iv, now: self._vectors({**ivs, k: iv}, now, 1)
-        )
+    def _blocked(
+        self,
+        axis: int | None,
+        by: int,
+        ivs: dict[int, Index],
+        tensors: list[Value],
+        body: Callable[[dict[int, Index], list[Value], int], list[Value]],
+    ) -> list[Value]:
+        """Write a loop over blocks of ``by`` iterations, and what is left over."""
+        if axis is None:
+            return body(ivs, tensors, 1)
+        extent = self._extents[axis]
+        whole = self._writer.whole(extent, by)
+        tensors = self._writer.loop(0, whole, by, tensors, lambda iv, now: body({**ivs, axis: iv}, now, by))
+        if isinstance(whole, int) and isinstance(extent, int):
+            left = extent - whole
+            return body({**ivs, axis: whole}, tensors, left) if left else tensors
+        return self._writer.loop(whole, extent, 1, tensors, lambda iv, now: body({**ivs, axis: iv}, now, 1))
 
-    def _vectors(self, ivs: dict[int, Index], tensors: list[Value], jam: int) -> list[Value]:
+    def _vectors(self, ivs: dict[int, Index], tensors: list[Value], rows: int) -> list[Value]:
         plan, writer = self._plan, self._writer
         v, width = plan.vector, plan.width
         side_by_side = [u * width for u in range(plan.unroll)]
         if v is None or self._stage.partial:
-            return self._tile(ivs, tensors, Tile(copies_of(jam, side_by_side), width))
+            return self._tile(ivs, tensors, Tile(copies_of(1, rows, side_by_side), width))
         extent = self._extents[v]
 
         def tile(
@@ -80,7 +91,15 @@ class StageWriter:
         ) -> Callable[[Index, list[Value]], list[Value]]:
             def body(iv: Index, now: list[Value]) -> list[Value]:
                 mask = self._mask(writer.sub(extent, iv)) if masked else None
-                return self._tile({**ivs, v: iv}, now, Tile(copies_of(jam, offsets), lanes, mask))
+                return self._blocked(
+                    plan.jam,
+                    plan.jam_by,
+                    {**ivs, v: iv},
+                    now,
+                    lambda inner, more, jam: self._tile(
+                        inner, more, Tile(copies_of(jam, rows, offsets), lanes, mask)
+                    ),
+                )
 
             return body
 
