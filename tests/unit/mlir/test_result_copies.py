@@ -1,0 +1,136 @@
+"""Results that share a beginning, or each other's memory, come out as the tensors say."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("torch_mlir")
+
+from kernelmark.errors import ModelLoweringError
+from kernelmark.mlir.building import BuildOptions, build
+from kernelmark.mlir.elements import Element
+from kernelmark.mlir.execution import compile_lowered
+from kernelmark.mlir.result_copies import order_copies
+from kernelmark.mlir.signature import TensorType
+from tests.unit.mlir.conftest import LOOPS
+
+LINE = TensorType((4,), Element.F32)
+MEMREF = "memref<4xf32>"
+
+
+class SharedZeros(torch.nn.Module):
+    """Two sums into one constant, which the compiler makes only once."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return a.sum(0), b.sum(0), (a * b).sum(0)
+
+
+class SharedBeginning(torch.nn.Module):
+    """A value that is a result, and that two others are written into."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(a)
+        one = y.slice_scatter(b[:2], 0, 0, 2)
+        two = y.slice_scatter(b[:1], 0, 3, 4)
+        return one, y, two, one
+
+
+class Swap(torch.nn.Module):
+    """Hands its inputs out in another order, and changed."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return b, a, b.select_scatter(a[0], 0, 1), a + 1
+
+
+@pytest.mark.parametrize("pipeline", ["loops", "default"])
+@pytest.mark.parametrize("model", [SharedZeros, SharedBeginning, Swap])
+def test_several_results_are_each_right(model: type[torch.nn.Module], pipeline: str) -> None:
+    inputs = (torch.randn(4, 8), torch.randn(4, 8))
+    built = build(model(), inputs, BuildOptions(pipeline=(pipeline,)))
+    got = built.imported.assemble(built.compiled.bind(built.imported.arguments(inputs)).run())
+    for mine, right in zip(got, model()(*inputs), strict=True):
+        torch.testing.assert_close(mine, right)
+
+
+def _module(count: int, body: str) -> str:
+    arguments = ", ".join([f"%x: {MEMREF}", *(f"%y{i}: {MEMREF}" for i in range(count))])
+    return f"func.func @main({arguments}) attributes {{llvm.emit_c_interface}} {{\n{body}\nreturn }}"
+
+
+def _copy(source: str, destination: str) -> str:
+    return f"memref.copy {source}, {destination} : {MEMREF} to {MEMREF}"
+
+
+def _fill(destination: str, value: int) -> str:
+    return (
+        f"%v{value} = arith.constant {value}.0 : f32\n"
+        f"linalg.fill ins(%v{value} : f32) outs({destination} : {MEMREF})"
+    )
+
+
+@pytest.mark.parametrize("moves", list(itertools.product(range(3), repeat=3)), ids=str)
+def test_results_that_stand_in_each_others_buffers_all_arrive(
+    lower_text: Callable[..., Any], moves: tuple[int, ...]
+) -> None:
+    """Result i is to be what stands in buffer ``moves[i]``: every way that three can be mixed up."""
+    ir = pytest.importorskip("torch_mlir.ir")
+    filled = [_fill(f"%y{i}", i + 1) for i in range(3)]
+    copies = [_copy(f"%y{source}", f"%y{i}") for i, source in enumerate(moves) if source != i]
+    with ir.Context():
+        module = ir.Module.parse(_module(3, "\n".join(filled + copies)))
+        order_copies(module)
+        assert module.operation.verify()
+    lowered = lower_text(str(module), [LINE], [LINE] * 3, pipeline=LOOPS)
+    got = compile_lowered(lowered)(torch.zeros(4))
+    assert [int(each[0]) for each in got] == [source + 1 for source in moves]
+
+
+def _ordered(body: str, count: int = 2) -> str:
+    ir = pytest.importorskip("torch_mlir.ir")
+    with ir.Context():
+        module = ir.Module.parse(_module(count, body))
+        order_copies(module)
+        assert module.operation.verify()
+        return str(module)
+
+
+def test_copies_that_are_in_no_ones_way_stay_where_they_are() -> None:
+    body = "\n".join([_copy("%x", "%y0"), _fill("%y1", 1)])
+    ir = pytest.importorskip("torch_mlir.ir")
+    with ir.Context():
+        assert _ordered(body) == str(ir.Module.parse(_module(2, body)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        f"%s = memref.subview %y0[0] [4] [1] : {MEMREF} to memref<4xf32, strided<[1]>>\n"
+        f"%c = memref.cast %s : memref<4xf32, strided<[1]>> to {MEMREF}",
+        f"%t = arith.constant true\n%c = arith.select %t, %x, %y0 : {MEMREF}",
+        "%z = arith.constant 0 : index\n%o = arith.constant 1 : index\n"
+        f"%c = scf.for %i = %z to %o step %o iter_args(%m = %x) -> ({MEMREF}) {{ scf.yield %y0 : {MEMREF} }}",
+    ],
+    ids=["views", "choice", "loop"],
+)
+def test_a_source_is_followed_to_the_buffer_that_it_may_be(make: str) -> None:
+    text = _ordered(
+        "\n".join([make, "%a = memref.alloc() : " + MEMREF, _copy("%a", "%y0"), _copy("%c", "%y1")])
+    )
+    into_second, into_first = text.index("%arg2 :", text.index("memref.copy")), text.rindex("%arg1 :")
+    assert into_second < into_first
+
+
+def test_something_that_writes_between_the_copies_is_refused() -> None:
+    body = [
+        "%a = memref.alloc() : " + MEMREF,
+        _copy("%a", "%y0"),
+        _fill("%a", 3),
+        _copy("%y0", "%y1"),
+    ]
+    with pytest.raises(ModelLoweringError, match=r"linalg.fill stands between the copies"):
+        _ordered("\n".join(body))
