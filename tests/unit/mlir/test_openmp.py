@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
@@ -12,8 +13,10 @@ from kernelmark.mlir import openmp
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> None:
+def _forget() -> Iterator[None]:
     openmp.find_openmp.cache_clear()
+    yield
+    openmp.find_openmp.cache_clear()  # other tests must not find what was made up here
 
 
 def test_the_installed_runtime_is_one_that_llvm_can_call() -> None:
