@@ -38,19 +38,21 @@ class Job:
     library: Path | None
     seed: int | None = None
     """What the values of the second check are drawn with; a worker is told after timing."""
+    answers: Path | None = None
+    """The folder in which a worker has left its answers, for a judge."""
 
     def write(self) -> None:
         """Leave it for the child."""
-        library = str(self.library) if self.library else None
-        told = {"request": self.request.to_json(), "library": library, "seed": self.seed}
-        write_json(self.folder / _JOB, told)
+        paths = {"library": self.library, "answers": self.answers}
+        told = {name: str(path) if path else None for name, path in paths.items()}
+        write_json(self.folder / _JOB, {**told, "request": self.request.to_json(), "seed": self.seed})
 
     @classmethod
     def read(cls, folder: Path) -> Job:
         """Read what :meth:`write` left."""
         told = json.loads((folder / _JOB).read_text(encoding="utf-8"))
-        library = Path(told["library"]) if told["library"] else None
-        return cls(folder, Request.from_json(told["request"]), library, told["seed"])
+        library, answers = (Path(path) if path else None for path in (told["library"], told["answers"]))
+        return cls(folder, Request.from_json(told["request"]), library, told["seed"], answers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -97,11 +97,14 @@ class Processes:
         """Have the judge check the answers that the worker left in the folder of ``job``."""
         if self._judge is None or self._judge.ended:
             self._judge = _Child("judge", dict(os.environ))
-        for name in (READY, TIMED, OUTCOME):
-            (job.folder / name).unlink(missing_ok=True)
-        end = self._judge.carry_out(job)
+        # in a folder of its own: a worker that serves the next size too knows the other
+        with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
+            return self._recheck(self._judge, replace(job, folder=Path(folder), answers=job.folder))
+
+    def _recheck(self, judge: _Child, job: Job) -> SecondCheck:
+        end = judge.carry_out(job)
         if end.outcome is None:
-            self._judge.close()
+            judge.close()
             self._judge = None
         said = end.death if end.outcome is None else end.outcome.message
         if said:

@@ -17,7 +17,7 @@ __all__ = ["recheck"]
 
 
 def recheck(job: Job) -> SecondCheck:
-    """Compare the answers in the job's folder with the reference's for the same values.
+    """Compare the answers that a worker has left with the reference's for the same values.
 
     Raises:
         Exception: whatever the reference raises.
@@ -32,7 +32,7 @@ def recheck(job: Job) -> SecondCheck:
     (job.folder / READY).touch()
     prepared = prepare(job.request, job.library, device)
     try:
-        left = read_answers(job.folder, device)
+        left = read_answers(job.answers or job.folder, device)
         undone = left.undone or _needed(prepared.reference.function, left.dropped)
         if undone:
             return SecondCheck(undone=undone)
