@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from kernelmark.errors import ModelError
 from kernelmark.mlir.bindings import bindings
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
+from kernelmark.mlir.ingress.recurrent import over_all_steps
 
 __all__ = ["Exported", "export_program", "innermost_own_frame"]
 
@@ -63,7 +64,7 @@ def export_program(model: torch.nn.Module, inputs: Sequence[Any], *, training: b
 
 
 def _export(model: torch.nn.Module, inputs: Sequence[Any], name: str) -> ExportedProgram:
-    with _CallLimit(name):
+    with _Tracing(name):
         program = torch.export.export(model, _stand_ins(inputs), strict=False)
     program = program.run_decompositions(_decompositions())
     # Not before: a net of several layers, and attention, are seeded as a whole for a dropout that they may not do.
@@ -155,8 +156,8 @@ def _held_as_buffers(model: torch.nn.Module) -> Iterator[frozenset[str]]:
             module.__dict__[name] = value
 
 
-class _CallLimit(TorchFunctionMode):
-    """Counts the torch functions that ``forward`` calls, and stops where there are too many to compile."""
+class _Tracing(TorchFunctionMode):
+    """Lets recurrent nets be one operation a layer, and stops where ``forward`` calls too much to compile."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -175,7 +176,8 @@ class _CallLimit(TorchFunctionMode):
                 " is unrolled, so give it fewer steps",
                 source=_own_line(traceback.extract_stack()),
             )
-        return func(*args, **(kwargs or {}))
+        given = over_all_steps(func, args) if not kwargs else None
+        return func(*args, **(kwargs or {})) if given is None else given
 
 
 # --- what cannot be compiled --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import torch
 from kernelmark.mlir.bindings import Context, Module, bindings
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
 from kernelmark.mlir.ingress.exporting import Exported, export_program
+from kernelmark.mlir.ingress.functions import Functions
 from kernelmark.mlir.ingress.imported import Imported, InputTree, OutputTree
 from kernelmark.mlir.ingress.program import make_plain, read_inputs, read_outputs
 from kernelmark.mlir.results import ENTRY, entry_of
@@ -81,38 +82,41 @@ def _import_exported(exported: Exported, name: str, *, names: Sequence[str] | No
     )
 
 
-_PIPELINES = (
+_TO_TORCH = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
-    "torchdynamo-export-to-torch-backend-pipeline{extra-library=})",
-    "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})",
+    "torchdynamo-export-to-torch-backend-pipeline{extra-library=})"
 )
+_TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
 """What ``torch_mlir.fx.export_and_import`` runs. It is not called itself because it answers a failure by writing
 the module to a file of one fixed name, which runs at the same time overwrite."""
+_VERIFY = "torch-verify-linalg-on-tensors-backend-contract"
+"""The last step of the second pipeline; it allows no call, so it comes after those have been inlined."""
 
 
 def _to_linalg(graph: torch.fx.GraphModule, name: str) -> tuple[Context, Module]:
     ir, passes = bindings("ir"), bindings("passmanager")
-    importer_class = bindings("extras.fx_importer").FxImporter
     context = ir.Context()
     bindings("dialects.torch").register_dialect(context)
-    importer = importer_class(context=context)
+    functions = Functions(context)
+    importer = bindings("extras.fx_importer").FxImporter(
+        context=context, graph_node_importer_cls=functions.importer_class()
+    )
+    module = importer.module
     with captured_stderr() as written:
         try:
             importer.import_graph_module(graph, func_name=ENTRY)
             with context:
-                for pipeline in _PIPELINES:
-                    passes.PassManager.parse(pipeline).run(importer.module.operation)
-                if len(importer.module.body.operations) > 1:
-                    # Bodies of loops come as functions of their own.
-                    passes.PassManager.parse("builtin.module(inline,symbol-dce)").run(
-                        importer.module.operation
-                    )
+                lowering = str(passes.PassManager.parse(_TO_LINALG)).replace(f",{_VERIFY}", "")
+                for pipeline in (_TO_TORCH, lowering):
+                    passes.PassManager.parse(pipeline).run(module.operation)
+                functions.define(module)
+                passes.PassManager.parse(f"builtin.module(inline,symbol-dce,{_VERIFY})").run(module.operation)
         except Exception as error:
             text = f"{error}\n{written.take()}".strip()
             raise failure(
                 Stage.IMPORT, f"torch-mlir cannot import {name} ({type(error).__name__})", diagnostics=text
             ) from error
-    return context, importer.module
+    return context, module
 
 
 def _require_types(module: Module, signature: Signature, name: str) -> None:
