@@ -292,7 +292,7 @@ def _child(request: dict[str, Any], function: Any) -> None:
         with suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code & 0xFF)
+        os._exit(code & 0xFF)  # house: a forked child must not run the code of its parent
 
 
 def _reap(running: dict[int, int]) -> None:
