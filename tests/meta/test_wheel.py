@@ -34,8 +34,22 @@ def test_every_file_of_the_source_is_in_the_wheel_data_among_it(wheel: Path) -> 
     }
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert packed == source
+    suites = {name for name in packed if name.startswith("kernelmark/kernelbench/suites/")}
+    assert packed - suites == source
     assert {path.rsplit(".", 1)[-1] for path in packed} >= {"py", "typed", "yaml"}
+
+
+def test_the_suites_and_our_own_models_are_in_the_wheel(wheel: Path) -> None:
+    examples = ROOT / "examples" / "KernelBench"
+    kept = {
+        f"kernelmark/kernelbench/suites/{path.relative_to(examples).as_posix()}"
+        for path in examples.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    assert kept <= packed
+    assert "kernelmark/kernelbench/suites/own.yaml" in packed
 
 
 def test_the_license_travels_with_the_wheel(wheel: Path) -> None:

@@ -138,9 +138,7 @@ def _suites(given: dict[str, Any]) -> list[str]:
 
 def _suites_folder() -> Path:
     """Give the folder of the shipped suites: the checkout's, or the one inside the installed package."""
-    import kernelmark
-
-    package = Path(kernelmark.__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package.parents[1] / "examples" / "KernelBench", package / "kernelbench" / "suites"):
         if (folder / f"{_OWN}.yaml").is_file():
             return folder
