@@ -28,8 +28,10 @@ from kernelmark.mlir.graph_calls import (
     boxed,
     call_compiled,
     has_symbols,
+    outside_of_compilation,
     per_shape,
     require_cpu,
+    without_onednn,
     without_passed_through,
 )
 from kernelmark.mlir.ingress import import_graph
@@ -144,7 +146,8 @@ class Backend:
             fw_compiler=self._compiler(Direction.FORWARD),
             bw_compiler=self._compiler(Direction.BACKWARD),
         )
-        return compiler(graph, example_inputs)
+        with without_onednn():
+            return compiler(graph, example_inputs)
 
     def _compiler(self, direction: Direction) -> Callable[..., Any]:
         def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
@@ -169,7 +172,8 @@ class Backend:
         subgraph = Subgraph(direction)
         self.subgraphs.append(subgraph)
         try:
-            call = self._build(graph, example_inputs, subgraph)
+            with outside_of_compilation():
+                call = self._build(graph, example_inputs, subgraph)
         except (ModelError, UnavailableError, UsageError) as error:
             if not self.options.fallback or isinstance(error, ScheduleError):
                 raise

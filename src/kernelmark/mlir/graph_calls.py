@@ -6,10 +6,13 @@ Knows torch's graphs and what calls them. How a graph is built is told by the ca
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._guards import tracing
+from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelmark.mlir.execution import Compiled
 from kernelmark.mlir.failures import Stage, failure
@@ -21,8 +24,10 @@ __all__ = [
     "boxed",
     "call_compiled",
     "has_symbols",
+    "outside_of_compilation",
     "per_shape",
     "require_cpu",
+    "without_onednn",
     "without_passed_through",
 ]
 
@@ -34,6 +39,25 @@ def boxed(function: Boxed) -> Boxed:
     """Mark a function as one that takes its inputs in a list."""
     function._boxed_call = True  # type: ignore[attr-defined]  # torch looks for this name
     return function
+
+
+@contextmanager
+def outside_of_compilation() -> Iterator[None]:
+    """Step out of the ``torch.compile`` that asks: its fake tensors must not meet those of an import."""
+    with _disable_current_modes(), tracing(None):
+        yield
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Let torch take a recurrent layer apart into its steps, rather than make it one call of oneDNN's."""
+    before = torch._C._get_mkldnn_enabled()
+    # not torch.backends.mkldnn.flags, which also sets what it says this build does not have
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def require_cpu(example_inputs: Sequence[Any]) -> None:
