@@ -37,9 +37,9 @@ def run_nvbench(calls: Mapping[str, Call], *, runs: int, device: int, out: Path)
         call.run(*call.args)
     torch.cuda.synchronize()
     for name, call in calls.items():
-        for run in range(runs):
+        for run in range(-1, runs):  # the first follows another call, and is not kept
             measured = _measured(call, device)
-            measured.__name__ = f"run_{run}_call_{list(calls).index(name)}"
+            measured.__name__ = f"run_{run + 1}_call_{list(calls).index(name)}"
             bench.register(measured).set_name(_label(run, name))
     options = {
         "--devices": device,

@@ -27,6 +27,21 @@ def told(found: list) -> list[tuple[str, str | None]]:
     return [(each.instrument, each.call) for each in found]
 
 
+def test_the_first_reading_of_a_call_follows_another_call_and_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[Call] = []
+
+    def remember(device: object, call: Call, instrument: Instrument) -> tuple[float, int]:
+        read.append(call)
+        return float(len(read)), 5
+
+    monkeypatch.setitem(subject._READ_BY, "timer", remember)
+    found = list(subject._all_runs(FakeDevice(), CALLS, [own("host")], 2))
+    assert read == [*[CALLS["a"]] * 3, *[CALLS["b"]] * 3]
+    assert [each.ns for each in found if isinstance(each, Reading)] == [2.0, 3.0, 5.0, 6.0]
+
+
 def test_all_runs_of_a_call_follow_each_other_and_instruments_take_turns_in_them() -> None:
     wanted = [own("host"), Instrument("again", "a timer", Cache.WARM, Place.SHARED, timer="host")]
     found = list(subject._all_runs(CpuDevice(), CALLS, wanted, 2))
