@@ -22,6 +22,10 @@ THREAD_WORK = 1 << 20
 """Multiply-adds below which one thread does a product alone: 20 µs or so, where waking another takes about 5."""
 
 
+EDGE = 4
+"""Rows that could be computed while a tile that lies partly in the result is stored: it goes by way of memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How large a product is: ``batches`` products of ``m`` by ``k`` with ``k`` by ``n``."""
@@ -156,7 +160,8 @@ def _most_rows(vectors: int, machine: Machine) -> int:
 def _rows(shape: Shape, nr: int, threads: int, wanted: int, most: int) -> tuple[int, int, int]:
     """Choose a tile's rows, and the threads over rows and over columns, so that the busiest thread does least.
 
-    A tile costs its rows, and one more for what each step does once a tile; rows beyond the matrix count as others.
+    A tile costs its rows, and one more for what each step does once a tile; rows beyond the matrix count as others,
+    and the last tile's way to memory as :data:`EDGE` more.
     """
     panels = -(-shape.n // nr)
     best: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None
@@ -167,7 +172,9 @@ def _rows(shape: Shape, nr: int, threads: int, wanted: int, most: int) -> tuple[
                 continue
             over_rows = min(threads // over_columns, tiles)
             columns = min(over_columns, panels)
-            cost = -(-tiles // over_rows) * -(-panels // columns) * (mr + 1)
+            edge = EDGE if shape.m % mr else 0
+            busiest = -(-tiles // over_rows) * -(-panels // columns) * (mr + 1)
+            cost = threads * busiest + edge * panels
             found = ((cost, over_columns, -mr), (mr, over_rows, columns))
             if best is None or found < best:
                 best = found

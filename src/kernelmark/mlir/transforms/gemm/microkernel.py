@@ -26,7 +26,7 @@ class Panel:
 
     def place(self, e: Emitter, step: Index, row: int) -> list[Index]:
         """Where it has a row at a step, or at the pair of steps that this one begins."""
-        return [self.number, e.div(step, self.layout.pair), row]
+        return self.layout.indices(e, self.number, step, row)
 
 
 def multiply(e: Emitter, panels: tuple[Panel, Panel], steps: Index, sums: Sequence[Value]) -> list[Value]:

@@ -1,9 +1,9 @@
 """Copies an operand into panels: the order in which the innermost loop reads it, with the edges filled up.
 
 A panel holds ``tile`` rows of the left operand, or ``tile`` columns of the right one, for a block of the sum's
-steps; "row" means either here. The numbers of one step lie together, ``[step][row]``, as vector loads want them,
-and where an instruction adds the products of a pair of steps at once, a pair of numbers lies there as one of twice
-the width, ``[pair of steps][row]``.
+steps; "row" means either here. The right operand is read as vectors: the numbers of one step lie together,
+``[step][row]``. The left one is read number by number, and may lie ``[row][step]`` where it comes so. Where an
+instruction adds the products of a pair of steps at once, the pair lies there as one number of twice the width.
 
 Rows beyond the operand's last are zero or repeat it: they meet only results that are thrown away. Steps beyond the
 block's last are zero in both operands. Knows nothing of the loops outside a panel.
@@ -13,12 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kernelmark.mlir.transforms.gemm.contraction import Operand
 from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
 
 __all__ = ["Block", "Layout", "pack", "rounded"]
+
+
+_LINE_BITS = 512
+"""Of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class Layout:
     """Steps that are read in one turn; those that the block lacks are zero."""
     pair: int = 1
     """Neighbouring steps that lie together."""
+    by_rows: bool = False
+    """Whether the steps of one row lie together, rather than the rows of one step; the operand must have it so."""
 
     @property
     def panels(self) -> int:
@@ -56,7 +63,19 @@ class Layout:
 
     def shape(self, panels: int) -> list[int]:
         """The shape of a tensor of so many panels."""
-        return [panels, self.depth // self.pair, self.tile]
+        turns = self.depth // self.pair
+        if not self.by_rows:
+            return [panels, turns, self.tile]
+        # Rows an odd number of cache lines apart lie in different sets of a cache; 4096 bytes apart they all lie in
+        # one, which has 8 or 12 lines.
+        line = max(1, _LINE_BITS // self.unit.width)
+        lines = -(-turns // line) | 1
+        return [panels, self.tile, lines * line]
+
+    def indices(self, e: Emitter, panel: Index, step: Index, row: Index) -> list[Index]:
+        """Where the packed tensor has a row of a panel, at a step or at the pair of steps that it begins."""
+        turn = e.div(step, self.pair)
+        return [panel, row, turn] if self.by_rows else [panel, turn, row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +134,9 @@ class _Panel:
         """How many rows the operand has from ``row`` of this panel on."""
         return e.sub(self.layout.size, e.add(e.mul(self.number, self.layout.tile), row))
 
-    def target(self, e: Emitter, row: int, step: Index) -> list[Index]:
+    def target(self, e: Emitter, row: Index, step: Index) -> list[Index]:
         """Where the packed tensor has it."""
-        return [e.sub(self.number, self.of.block.first), e.div(step, self.layout.pair), row]
+        return self.layout.indices(e, e.sub(self.number, self.of.block.first), step, row)
 
 
 def rounded(e: Emitter, steps: Index, multiple: int) -> Index:
@@ -127,7 +146,9 @@ def rounded(e: Emitter, steps: Index, multiple: int) -> Index:
 
 def pack(e: Emitter, operand: Operand, layout: Layout, block: Block, into: Value) -> Value:
     """Write the loops that fill ``into`` with ``block``; give the filled tensor."""
-    write = _pack_squares if operand.contiguous == "k" else _pack_steps
+    write = _pack_steps
+    if operand.contiguous == "k":
+        write = _pack_rows if layout.by_rows else _pack_squares
     return write(e, _Source(operand, layout, block), into)
 
 
@@ -220,39 +241,65 @@ def _clear_step(e: Emitter, panel: _Panel, step: Index, out: Value) -> Value:
 # --- an operand whose steps lie side by side in memory --------------------------------------------
 
 
-def _pack_squares(e: Emitter, source: _Source, out: Value) -> Value:
-    """Read as many steps of as many rows as a vector has lanes, and write the columns of that square."""
-    layout, steps = source.layout, source.block.steps
+def _pack_rows(e: Emitter, source: _Source, out: Value) -> Value:
+    """Copy the rows one by one."""
+    layout = source.layout
     width = layout.lanes * layout.pair
-    whole = e.mul(e.div(steps, width), width)
 
     def fill(panel: _Panel, out: Value) -> Value:
-        for row in range(0, layout.tile, layout.lanes):
+        def line(row: Index, out: Value) -> list[Value]:
+            def piece(step: Index, mask: Value | None, out: Value) -> Value:
+                vector = panel.read(e, (row, step), width, mask)
+                return e.write(e.recast(vector, layout.lanes, layout.unit), out, panel.target(e, row, step))
 
-            def square(step: Index, out: Value, row: int = row) -> list[Value]:
-                return [_copy_square(e, panel, (row, step), None, out)]
+            return [_along_steps(e, source, out, piece)]
 
-            def rest(step: Index, out: Value, row: int = row) -> list[Value]:
-                return [_copy_square(e, panel, (row, step), e.mask(width, e.sub(steps, step)), out)]
-
-            (out,) = e.carry((0, whole, width), [out], square)
-            (out,) = e.carry((whole, steps, width), [out], rest)
-        return out
+        return e.carry((0, layout.tile, 1), [out], line)[0]
 
     return _each_panel(e, source, out, fill)
 
 
-def _copy_square(
-    e: Emitter, panel: _Panel, place: tuple[int, Index], mask: Value | None, out: Value
+def _pack_squares(e: Emitter, source: _Source, out: Value) -> Value:
+    """Read as many steps of as many rows as a vector has lanes, and write the columns of that square."""
+    layout = source.layout
+
+    whole = layout.tile // layout.lanes * layout.lanes
+
+    def fill(panel: _Panel, out: Value) -> Value:
+        def rows(count: int, row: Index, out: Value) -> list[Value]:
+            return [_along_steps(e, source, out, partial(_copy_square, e, panel, row, count))]
+
+        # Loops rather than copies of the code: bufferisation's time doubles with every loop that follows another.
+        (out,) = e.carry((0, whole, layout.lanes), [out], partial(rows, layout.lanes))
+        return e.carry((whole, layout.tile, layout.lanes), [out], partial(rows, layout.tile - whole))[0]
+
+    return _each_panel(e, source, out, fill)
+
+
+def _along_steps(
+    e: Emitter, source: _Source, out: Value, piece: Callable[[Index, Value | None, Value], Value]
 ) -> Value:
-    layout, (row, step) = panel.layout, place
+    """Call ``piece`` for each vector of steps; of the last one, only what the block has is switched on."""
+    width, steps = source.layout.lanes * source.layout.pair, source.block.steps
+    whole = e.mul(e.div(steps, width), width)
+    (out,) = e.carry((0, whole, width), [out], lambda step, out: [piece(step, None, out)])
+
+    def rest(step: Index, out: Value) -> list[Value]:
+        return [piece(step, e.mask(width, e.sub(steps, step)), out)]
+
+    return e.carry((whole, steps, width), [out], rest)[0]
+
+
+def _copy_square(
+    e: Emitter, panel: _Panel, row: Index, count: int, step: Index, mask: Value | None, out: Value
+) -> Value:  # house: bound two by two, for the rows and for the steps
+    layout = panel.layout
     lanes, pair = layout.lanes, layout.pair
-    present = min(lanes, layout.tile - row)
     rows = []
-    for each in range(present):
-        numbers = panel.read(e, (row + each, step), lanes * pair, mask)
+    for each in range(count):
+        numbers = panel.read(e, (e.add(row, each), step), lanes * pair, mask)
         rows.append(e.recast(numbers, lanes, layout.unit))
-    rows += [rows[0]] * (lanes - present)  # a square needs them; nobody reads what becomes of them
+    rows += [rows[0]] * (lanes - count)  # a square needs them; nobody reads what becomes of them
     for each, column in enumerate(e.transpose(rows)):
-        out = e.write(e.front(column, present), out, panel.target(e, row, e.add(step, each * pair)))
+        out = e.write(e.front(column, count), out, panel.target(e, row, e.add(step, each * pair)))
     return out

@@ -67,6 +67,7 @@ class Product:
                 unit=self.unit,
                 stride=blocks.unroll * numbers.pair,
                 pair=numbers.pair,
+                by_rows=axis == "m" and self.contraction.lhs.contiguous == "k",
             )
             for axis, size, tile in (("m", shape.m, blocks.mr), ("n", shape.n, blocks.nr))
         )
