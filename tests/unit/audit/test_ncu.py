@@ -1,4 +1,7 @@
-"""Nsight Compute's table, read with no device: ``tests/data/audit/ncu.csv`` is written as ncu writes it."""
+"""Nsight Compute's table, read with no device.
+
+``tests/data/audit/ncu_h200.csv`` was recorded; ``ncu.csv`` is short, written as ncu writes it.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,16 @@ def test_each_reading_is_the_median_over_launches_of_the_sum_of_their_kernels() 
     assert [each.ns for each in first] == [2240, 4256, 124512, 174624, 55104]
     assert [each.ns - before.ns for each, before in zip(second, first, strict=True)] == [64, 64, 64, 128, 64]
     assert {each.samples for each in found} == {3}
+
+
+def test_what_ncu_wrote_on_an_h200_is_read_whole() -> None:
+    recorded = (Path(__file__).parents[2] / "data" / "audit" / "ncu_h200.csv").read_text(encoding="utf-8")
+    found = parse_ncu(recorded, Sections(NAMES, runs=5))
+    assert len(found) == 25
+    readings = {name: [each.ns for each in found if each.call == name] for name in NAMES}
+    assert readings["add of 256 MiB"] == [124512, 124800, 124544, 124416, 124032]
+    assert readings["matmul 4096³ bfloat16"] == [174144, 174272, 173760, 174432, 174080]
+    assert readings["softmax 4096² bfloat16"] == [55104, 55008, 55136, 55040, 55072]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,15 @@ def test_each_reading_is_the_median_of_the_events_times_with_its_samples_and_its
     assert first.cost_s == pytest.approx(2.0, rel=1e-3)
 
 
+def test_what_nvbench_wrote_on_an_h200_is_read_whole() -> None:
+    recorded = (Path(__file__).parents[2] / "data" / "audit" / "nvbench_h200.json").read_text(encoding="utf-8")
+    names = tuple(call.name for call in calls_for("cuda"))
+    found = [each for each in parse_nvbench(recorded, names, runs=5) if isinstance(each, Reading)]
+    assert len(found) == 25
+    softmax = [round(each.ns) for each in found if each.call == "softmax 4096² bfloat16"]
+    assert softmax == [57056, 56992, 56928, 56896, 56928]
+
+
 def test_a_row_that_nvbench_skipped_says_why_and_the_others_are_read() -> None:
     def skip(document: dict[str, Any]) -> None:
         document["benchmarks"][3]["states"][0] |= {
