@@ -76,7 +76,7 @@ def _lstm(
     def layer(gates: torch.Tensor, at: int, weight: torch.Tensor, bias: Any, reverse: bool) -> Tensors:
         return torch.ops.kernelmark.lstm_steps(gates, hidden[at], cell[at], weight, reverse)
 
-    return _layers(x, weights, layer, *options)
+    return _layers(x, weights, layer, options)
 
 
 def _gru(x: torch.Tensor, first: torch.Tensor, weights: Tensors, *options: Any) -> tuple[torch.Tensor, ...]:
@@ -85,7 +85,7 @@ def _gru(x: torch.Tensor, first: torch.Tensor, weights: Tensors, *options: Any) 
         bias = gates.new_zeros(gates.shape[-1]) if bias is None else bias
         return torch.ops.kernelmark.gru_steps(gates, first[at], weight, bias, reverse)
 
-    return _layers(x, weights, layer, *options, bias_apart=True)
+    return _layers(x, weights, layer, options, bias_apart=True)
 
 
 def _rnn(
@@ -94,7 +94,7 @@ def _rnn(
     def layer(gates: torch.Tensor, at: int, weight: torch.Tensor, bias: Any, reverse: bool) -> Tensors:
         return getattr(torch.ops.kernelmark, operation)(gates, first[at], weight, reverse)
 
-    return _layers(x, weights, layer, *options)
+    return _layers(x, weights, layer, options)
 
 
 _NETS: dict[str, Callable[..., tuple[torch.Tensor, ...] | None]] = {
@@ -110,15 +110,12 @@ def _layers(
     x: torch.Tensor,
     weights: Tensors,
     layer: Callable[..., Tensors],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
+    options: Sequence[Any],
     *,
     bias_apart: bool = False,
-) -> tuple[torch.Tensor, ...]:  # house: the parameters are those of torch's operation
+) -> tuple[torch.Tensor, ...]:
+    """Run ``layer`` for each layer and direction; ``options`` are what torch's functions take after the weights."""
+    has_biases, num_layers, dropout, train, bidirectional, batch_first = options
     x = x.transpose(0, 1) if batch_first else x
     directions, stride = 2 if bidirectional else 1, 4 if has_biases else 2
     last: list[Tensors] = []
