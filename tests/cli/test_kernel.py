@@ -45,6 +45,15 @@ BODIES = {
         " time.sleep(600)"
     ),
 }
+BREAKS_OUTSIDE = """
+import sys
+
+def reference(x, out, **kwargs):
+    if sys.modules["__main__"].__spec__.name.endswith("judge"):
+        raise MemoryError("full")
+    return x * 2
+"""
+"""A reference that cannot be run a second time."""
 OPTIONS = (
     "--implementation=torch",
     "--device=cpu",
@@ -115,6 +124,17 @@ def test_a_wrong_solution_ends_with_1_also_through_the_script(runs: dict[str, Do
     assert done.code == 1
     assert "does not match the reference" in done.stderr
     assert done.told["outcome"] == "wrong"
+
+
+def test_answers_that_cannot_be_checked_again_end_with_3_and_without_times(tmp_path: Path) -> None:
+    arguments = pair(tmp_path, RIGHT)
+    (tmp_path / "ref.py").write_text(BREAKS_OUTSIDE)
+    done = kernel(*arguments, *OPTIONS, folder=tmp_path)
+    assert done.code == 3
+    assert "could not be checked a second time" in done.stderr
+    assert "full" in done.stderr
+    assert done.told["outcome"] == "untimed"
+    assert "median_ms" not in done.told["variants"]["solution"]
 
 
 @pytest.mark.spec("K8")

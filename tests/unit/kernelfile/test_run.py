@@ -202,6 +202,7 @@ def test_cuda_devices_are_timed_with_events_unless_another_instrument_is_asked_f
 # --- the reference --------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("K2")
 @pytest.mark.parametrize(
     "body",
     [
@@ -218,6 +219,7 @@ def test_the_reference_may_answer_in_every_documented_form(run, body: str) -> No
     )
 
 
+@pytest.mark.spec("K2")
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -266,6 +268,7 @@ def test_values_that_setup_draws_the_same_for_every_seed_are_permuted(run) -> No
 # --- baselines ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("K3")
 def test_flashinfer_reaches_only_its_baseline_and_is_unavailable_where_it_cannot_be_imported(run) -> None:
     reference = """
 def reference(x, out, **kwargs):
@@ -290,7 +293,9 @@ def test_a_flashinfer_baseline_that_does_not_use_flashinfer_is_not_called_so(run
 def test_what_torch_compiles_after_the_first_calls_is_a_note_on_its_row(run, recompiled: bool) -> None:
     # a text that grows is another constant in each call, and compiled for anew
     grow = "    texts[0] += 'a'\n" if recompiled else ""
-    reference = f"texts = ['']\ndef reference(x, out, **kwargs):\n{grow}    return x * (2 + 0 * len(texts[0]))\n"
+    reference = (
+        f"texts = ['']\ndef reference(x, out, **kwargs):\n{grow}    return x * (2 + 0 * len(texts[0]))\n"
+    )
     (row,) = run(reference=reference, baselines="torch-compile").rows[1:]
     assert row.check is Check.VERIFIED
     assert row.timing is not None
@@ -301,6 +306,7 @@ def test_what_torch_compiles_after_the_first_calls_is_a_note_on_its_row(run, rec
         assert int(told[0].split()[2]) >= 1
 
 
+@pytest.mark.spec("K4")
 def test_a_wrong_baseline_ends_the_comparison(run) -> None:
     reference = """
 calls = []

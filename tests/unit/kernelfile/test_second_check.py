@@ -16,6 +16,7 @@ from kernelmark.errors import (
     UnavailableError,
     VerificationError,
 )
+from kernelmark.harness import checking
 from kernelmark.kernelfile import Request, benchmark
 from kernelmark.kernelfile.answers import leave_answers, read_answers
 from kernelmark.kernelfile.handover import Job
@@ -40,7 +41,11 @@ def run_kernel(x, out):
 """
 
 
-def test_a_solution_that_makes_its_own_check_pass_is_found_outside(asked, tmp_path: Path) -> None:
+def test_a_solution_that_makes_its_own_check_pass_is_found_outside(
+    asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("check_outputs", "untouched"):  # put back what it replaces in this process
+        monkeypatch.setattr(checking, name, getattr(checking, name))
     # in one process with its check it gets away with it, which shows that the second check is what finds it
     assert benchmark(asked(WRONG)).rows[0].check is Check.VERIFIED
     with pytest.raises(
