@@ -23,7 +23,9 @@ def copy_padding(module: Module, *, target: Target) -> None:
     with module.context, ir.Location.unknown(module.context):
         for operation in list(_of(module.operation, "tensor.pad")):
             padded = operation.results[0]
-            if not padded.type.has_static_shape or not any(_multiplies(*reader) for reader in _readers(padded)):
+            if not padded.type.has_static_shape or not any(
+                _multiplies(*reader) for reader in _readers(padded)
+            ):
                 continue
             uses = list(padded.uses)
             with _behind(operation):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from kernelmark.mlir.bindings import Operation
@@ -141,8 +142,14 @@ _EXTREMES = frozenset(
 )  # fmt: skip
 
 
-def read_body(operation: Operation, numbers: Numbers) -> Body | None:
-    """Read the region of a structured operation; ``None`` where it holds what cannot be written over vectors."""
+def read_body(operation: Operation, numbers: Numbers, picked: Container[Operation] = ()) -> Body | None:
+    """Read the region of a structured operation; ``None`` where it holds what cannot be written over vectors.
+
+    Args:
+        operation: The operation.
+        numbers: How its values are computed.
+        picked: Reads in the body that are like those of an operand.
+    """
     block = operation.regions[0].blocks[0]
     operations = functions = 0
     maskable = True
@@ -152,8 +159,9 @@ def read_body(operation: Operation, numbers: Numbers) -> Body | None:
         if name in ("linalg.yield", "linalg.index", "arith.constant"):
             continue
         if name == "tensor.extract":
-            maskable = False
-            operations += 16
+            gathers = inner.operation not in picked
+            maskable = maskable and not gathers
+            operations += 16 if gathers else 1
         elif name in _PLAIN or name in _DIRECT_MATH:
             operations += 1
         elif name in FUNCTIONS:

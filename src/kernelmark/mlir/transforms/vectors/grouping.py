@@ -98,7 +98,7 @@ def _links(nests: Sequence[Nest]) -> Iterable[tuple[int, Access, int, Access]]:
     """Give each pair of a write and a read of one buffer, with the nests they belong to."""
     writers = {write.buffer: (n, write) for n, nest in enumerate(nests) for write in nest.writes}
     for n, nest in enumerate(nests):
-        for read in (*nest.reads, *(each for each in nest.initial if each)):
+        for read in nest.taken:
             if read.buffer in writers:
                 yield (*writers[read.buffer], n, read)
 
@@ -223,7 +223,7 @@ def _worthwhile(group: Group, sizes: Mapping[int, int], limits: Limits) -> bool:
     if rows == 1:
         return False
     written = {write.buffer for nest in group.nests for write in nest.writes}
-    read = {access.buffer for nest in group.nests for access in nest.reads}
+    read = {access.buffer for nest in group.nests for access in nest.taken}
     kept = max((sizes[each] // rows for each in written & read), default=0)
     block = blocked_row(group)
     return block is None or kept * min(limits.block, group.size(block)) * 4 <= limits.row_bytes

@@ -11,13 +11,14 @@ from typing import Any
 
 from kernelmark.mlir.transforms.vectors.grouping import Group, blocked_row
 from kernelmark.mlir.transforms.vectors.nests import Nest
+from kernelmark.mlir.transforms.vectors.parts import Part
 from kernelmark.mlir.transforms.vectors.places import Given, Held, Kept, Passed, Place, Position
 from kernelmark.mlir.transforms.vectors.plans import Choices, plan_loops
 from kernelmark.mlir.transforms.vectors.reading import Program
 from kernelmark.mlir.transforms.vectors.staging import divided_row, stages
 from kernelmark.mlir.transforms.vectors.state import Kit, Stage
 from kernelmark.mlir.transforms.vectors.tiles import StageWriter
-from kernelmark.mlir.transforms.vectors.writing import Index, Writer
+from kernelmark.mlir.transforms.vectors.writing import Index
 
 __all__ = ["Parallel", "write_group"]
 
@@ -127,7 +128,7 @@ class _GroupWriter:
         given = {
             access.buffer: Given(writer.flat(self._program.buffers[access.buffer].value))
             for nest in self._group.nests
-            for access in (*nest.reads, *(each for each in nest.initial if each))
+            for access in nest.taken
             if self._program.produced.get(access.buffer) not in self._members
         }
         tensors = [writer.empty(output.shape, output.element) for output in self._outputs]
@@ -171,7 +172,7 @@ class _GroupWriter:
             length = chunk if size % chunk == 0 else writer.least(writer.sub(size, low), chunk)
             slices = [_output_slice(output, label, low, length) for output in self._outputs]
             slices += [
-                _Slice([thread, 0], [1, each.size], each.element, True) for each in self._passed.values()
+                Part([thread, 0], [1, each.size], each.element, True) for each in self._passed.values()
             ]
             parts = [
                 each.extract(writer, whole) for each, whole in zip(slices, loop.inner_iter_args, strict=True)
@@ -240,7 +241,7 @@ class _GroupWriter:
             k for k, each in enumerate(self._stages) if any(n.operation == nest.operation for n in each)
         )
         later = [each for rest in self._stages[stage + 1 :] for each in rest]
-        reads = {access.buffer for each in later for access in (*each.reads, *(i for i in each.initial if i))}
+        reads = {access.buffer for each in later for access in each.taken}
         return buffer in reads
 
     def _row(
@@ -289,41 +290,9 @@ class _GroupWriter:
         StageWriter(Stage(self._kit, sized, plan, extents, places, at)).write()
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """The part of a tensor that one thread writes."""
-
-    offsets: list[Index]
-    sizes: list[Index]
-    element: Any
-    flat: bool = False
-    """Whether the first dimension, of size 1, is left out of the part."""
-
-    def _split(self, indices: list[Index]) -> tuple[list[int], list[Value]]:
-        static = [each if isinstance(each, int) else _DYNAMIC for each in indices]
-        return static, [each for each in indices if not isinstance(each, int)]
-
-    def extract(self, writer: Writer, whole: Value) -> Value:
-        """Take the part out of the whole."""
-        offsets, low = self._split(self.offsets)
-        sizes, length = self._split(self.sizes)
-        kind = writer.ir.RankedTensorType.get(sizes[1:] if self.flat else sizes, self.element)
-        return writer.tensor.extract_slice(kind, whole, low, length, [], offsets, sizes, [1] * len(sizes))
-
-    def insert(self, writer: Writer, part: Value, whole: Value) -> None:
-        """Put the part back, beside those of the other threads."""
-        offsets, low = self._split(self.offsets)
-        sizes, length = self._split(self.sizes)
-        writer.tensor.parallel_insert_slice(part, whole, low, length, [], offsets, sizes, [1] * len(sizes))
-
-
-_DYNAMIC = -(1 << 63)
-"""MLIR's mark for a size or an offset that is known when the code runs."""
-
-
-def _output_slice(output: _Output, label: int, low: Index, length: Index) -> _Slice:
+def _output_slice(output: _Output, label: int, low: Index, length: Index) -> Part:
     mine = [each == label for each, _ in output.dimensions]
-    return _Slice(
+    return Part(
         [low if each else 0 for each in mine] or [0],
         [length if each else size for each, size in zip(mine, output.shape, strict=True)] if mine else [1],
         output.element,

@@ -60,6 +60,10 @@ class Supply:
     counter_varies: Callable[[int], Varying]
     gather: Callable[[Value, list[Value], bool], Value]
     """Reads elements of a tensor at computed places."""
+    pick: Callable[[Operation, Copy], Value] | None = None
+    """Reads for an operation in the body that reads a tensor at places linear in the loop counters."""
+    pick_varies: Callable[[Operation], Varying | None] = lambda operation: None
+    """Whether that differs among the copies; ``None`` for an operation that is no such read."""
 
 
 class Lanes:
@@ -96,25 +100,41 @@ class Lanes:
                     values[key] = self._adopt(value)
             return values[key]
 
-        yielded: list[Value] = []
-        for view in block.operations:
-            inner = view.operation
-            if inner.name == "linalg.yield":
-                yielded = list(inner.operands)
-                break
-            if inner.name == "linalg.index":
-                kind = supply.counter_varies(inner.attributes["dim"].value)
-            else:
-                kind = Varying()
-                for operand in inner.operands:
-                    kind = kind | varies(operand)
+        operations = [view.operation for view in block.operations]
+        yielded = list(operations[-1].operands)
+        needed = self._needed(operations, supply)
+        for inner in operations[:-1]:
+            if inner not in needed:
+                continue
+            kind = self._kind(inner, supply, varies)
             varying[inner.results[0]] = kind
             for copy in sorted({kind.of(each) for each in copies}):
-                operands = (
-                    [] if inner.name == "linalg.index" else [get(each, copy) for each in inner.operands]
-                )
-                values[inner.results[0], copy] = self._operation(inner, operands, kind, copy, supply)
+                if supply.pick is not None and supply.pick_varies(inner) is not None:
+                    value = supply.pick(inner, copy)
+                else:
+                    operands = [get(each, copy) for each in inner.operands]
+                    value = self._operation(inner, operands, kind, copy, supply)
+                values[inner.results[0], copy] = value
         return [{copy: get(value, copy) for copy in copies} for value in yielded]
+
+    def _needed(self, operations: list[Operation], supply: Supply) -> set[Operation]:
+        """Find the operations that the results depend on; not those that only say where a pick reads."""
+        needed = {operations[-1]}
+        for inner in reversed(operations):
+            if inner in needed and supply.pick_varies(inner) is None:
+                needed.update(each.owner for each in inner.operands if hasattr(each.owner, "opview"))
+        return needed
+
+    def _kind(self, inner: Operation, supply: Supply, varies: Callable[[Value], Varying]) -> Varying:
+        if inner.name == "linalg.index":
+            return supply.counter_varies(inner.attributes["dim"].value)
+        picked = supply.pick_varies(inner)
+        if picked is not None:
+            return picked
+        kind = Varying()
+        for operand in inner.operands:
+            kind = kind | varies(operand)
+        return kind
 
     def _operation(
         self, inner: Operation, operands: list[Value], kind: Varying, copy: Copy, supply: Supply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernelmark.mlir.transforms.vectors.accesses import Access, Axis, Bound, contiguous_strides
@@ -60,6 +61,10 @@ class Loads:
             varying, values = self.live[access.buffer]
             return values[varying.of(copy)]
         key = (access, self.varying(access).of(copy))
+        if key not in self._seen and self._in_square(access):
+            for row, value in enumerate(self._square(access, axes, ivs, copy)):
+                value = converted(self._writer, value, element) if is_float(element) else value
+                self._seen[access, replace(key[1], row=row)] = value
         if key not in self._seen:
             place = self._places[access.buffer]
             if isinstance(place, Held):
@@ -132,6 +137,38 @@ class Loads:
 
     # --- the ways to read ---
 
+    def _in_square(self, access: Access) -> bool:
+        """Whether vectors across an access are made by reading along it and transposing."""
+        plan = self._plan
+        if (
+            not plan.square
+            or plan.row is None
+            or plan.vector is None
+            or self.width == 1
+            or self.mask is not None
+        ):
+            return False
+        place = self._places[access.buffer]
+        if isinstance(place, Held):
+            return False
+        across = self._step(place, access)
+        along = access.strides[plan.row] if isinstance(place, Given) else 0
+        return along == 1 and across > _STEPS and str(place.tensor.type.element_type) != "i1"
+
+    def _square(
+        self, access: Access, axes: tuple[Axis, ...], ivs: Mapping[int, Index], copy: Copy
+    ) -> list[Value]:
+        """Read a square of vectors and transpose it; one vector for each row of the tile."""
+        writer, v = self._writer, self._plan.vector
+        place = self._places[access.buffer]
+        assert isinstance(place, Given) and v is not None  # noqa: PT018 - by _in_square
+        here = self._moved(ivs, replace(copy, row=0), access)
+        lines = []
+        for lane in range(self.width):
+            at = place.indices(writer, access, axes, {**here, v: writer.add(here.get(v, 0), lane)}, self._at)
+            lines.append(writer.read(place.tensor, at, self.width))
+        return writer.transpose(lines)
+
     def _elements(
         self, access: Access, axes: tuple[Axis, ...], ivs: Mapping[int, Index], copy: Copy
     ) -> Value:
@@ -149,6 +186,9 @@ class Loads:
         element = tensor.type.element_type
         if step == 1 and str(element) != "i1":
             return writer.read(tensor, at, self.width, self.mask)
+        if step == -1 and self.mask is None and len(at) == 1 and str(element) != "i1":
+            forwards = writer.read(tensor, [writer.sub(at[0], self.width - 1)], self.width)
+            return writer.vector.shuffle(forwards, forwards, list(reversed(range(self.width))))
         if 1 < step <= _STEPS and self.mask is None and len(at) == 1 and str(element) != "i1":
             return self._stepped(
                 step, lambda first: writer.read(tensor, [writer.add(at[0], first)], self.width)

@@ -80,14 +80,23 @@ class Nest:
     indices: tuple[Access, ...]
     """The operation's own loop counters that its body asks for; that of loop ``d`` has buffer ``-1 - d``."""
     body: Body
+    picks: tuple[Access, ...] = ()
+    """What the body reads at places that are linear in its loop counters, without being an operand."""
+    picked: tuple[Any, ...] = ()
+    """The operations in the body that do so."""
     gathers: tuple[int, ...] = ()
-    """Buffers that the body reads at places it computes."""
+    """Buffers that the body reads at any other places."""
     operation: Any = None
 
     @property
     def accesses(self) -> tuple[Access, ...]:
         """All accesses, the counters included."""
-        return (*self.reads, *self.writes, *self.indices, *(each for each in self.initial if each))
+        return (*self.taken, *self.writes, *self.indices)
+
+    @property
+    def taken(self) -> tuple[Access, ...]:
+        """What is read."""
+        return (*self.reads, *self.picks, *(each for each in self.initial if each))
 
     @property
     def iterations(self) -> int:
@@ -135,6 +144,7 @@ class Nest:
             axes=axes,
             reads=tuple(map(change, self.reads)),
             writes=tuple(map(change, self.writes)),
+            picks=tuple(map(change, self.picks)),
             indices=tuple(map(change, self.indices)),
             initial=tuple(each and change(each) for each in self.initial),
         )

@@ -51,8 +51,10 @@ class LoopPlan:
     """The loop whose neighbouring iterations read the same vectors."""
     jam_by: int = 1
     row: int | None = None
-    """The loop whose neighbouring iterations read the same scalars."""
+    """The loop whose neighbouring iterations read the same scalars, or lie side by side in what is transposed."""
     row_by: int = 1
+    square: bool = False
+    """Whether what lies across the vectors is read along ``row`` and transposed in registers."""
     cascade: int = 0
     """Iterations of the innermost carried loop after which partial results are put aside; 0 for never."""
 
@@ -73,6 +75,13 @@ def plan_loops(nests: Sequence[Nest], choices: Choices) -> LoopPlan:
         parallel = sorted((k for k in range(len(axes)) if k not in carried), key=lambda k: -_weight(lead, k))
         return LoopPlan(None, 1, 1, tuple(parallel), tuple(carried), False)
     carried.sort(key=lambda k: k == vector)
+    across = _across(nests, vector, width)
+    if across is not None:
+        parallel = sorted(
+            (k for k in range(len(axes)) if k not in (vector, across)), key=lambda k: -_weight(nests[0], k)
+        )
+        masked = all(nest.body.maskable for nest in nests)
+        return LoopPlan(vector, width, 1, tuple(parallel), (), masked, row=across, row_by=width, square=True)
     blocks = _register_blocks(nests, vector, width, carried, choices)
     unroll = blocks.vectors if blocks else _unroll(nests, vector, width, carried, choices)
     taken = (vector, blocks.jam, blocks.row) if blocks else (vector,)
@@ -101,8 +110,9 @@ def _weight(nest: Nest, axis: int) -> int:
 
 _STEPS = 4
 """Steps up to which whole vectors are read and sorted out: beyond, most of what is read would be dropped."""
-_STEPPED, _SCATTERED, _GATHERED, _FUNCTION = 4, 48, 24, 20
-"""Costs of a vector of 16, in operations: read in small steps, written or read one by one, a function of it."""
+_STEPPED, _SCATTERED, _GATHERED, _FUNCTION, _TRANSPOSED = 4, 48, 24, 20, 6
+"""Costs of a vector of 16, in operations: read in small steps, written or read one by one, a function of it, read
+as one of a square that is transposed."""
 
 
 def _vector(nests: Sequence[Nest], choices: Choices) -> tuple[int | None, int]:
@@ -118,7 +128,7 @@ def _vector(nests: Sequence[Nest], choices: Choices) -> tuple[int | None, int]:
         if axis.size < 2 or most < 2:
             continue
         width = _width(nests, k, most)
-        cost = _cost(nests, k, width)
+        cost = _cost(nests, k, width, _across(nests, k, width))
         if width < 2 or cost is None:
             continue
         each = cost * -(-axis.size // width) / axis.size
@@ -131,7 +141,7 @@ def _width(nests: Sequence[Nest], axis: int, most: int) -> int:
     """Choose the elements of a vector along ``axis``: as few vectors as can be, and no longer than they must."""
     size = nests[0].axes[axis].size
     side_by_side = all(
-        access.strides[axis] in (0, 1) for nest in nests for access in (*nest.reads, *nest.writes)
+        access.strides[axis] in (0, 1) for nest in nests for access in (*nest.taken, *nest.writes)
     )
     partial = side_by_side and all(nest.body.maskable for nest in nests)
     width, count = most, -(-size // most)
@@ -145,15 +155,35 @@ def _width(nests: Sequence[Nest], axis: int, most: int) -> int:
     return width
 
 
-def _cost(nests: Sequence[Nest], axis: int, width: int) -> float | None:
+def _across(nests: Sequence[Nest], axis: int, width: int) -> int | None:
+    """Find the loop along which elements lie side by side that vectors along ``axis`` would have to gather.
+
+    A square of ``width`` vectors is then read along it and transposed; every result must be elementwise.
+    """
+    if width < 4 or any(nest.reduces or not nest.body.maskable for nest in nests):
+        return None
+    axes = nests[0].axes
+    found = {
+        k
+        for nest in nests
+        for read in nest.reads
+        if read.strides[axis] > _STEPS and not read.bounds
+        for k, stride in enumerate(read.strides)
+        if stride == 1 and k != axis and axes[k].size >= width and axes[axis].size >= width
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _cost(nests: Sequence[Nest], axis: int, width: int, across: int | None = None) -> float | None:
     """Cost of a vector that lies along ``axis``, in operations; ``None`` where none can."""
     total = 0.0
     size = nests[0].axes[axis].size
     for nest in nests:
         if nest.axes[axis].reduced and any(each is None for each in nest.body.combiners):
             return None
-        for read in nest.reads:
-            total += _access_cost(read.strides[axis], width)
+        for read in (*nest.reads, *nest.picks):
+            square = across is not None and read.strides[axis] > _STEPS and read.strides[across] == 1
+            total += _TRANSPOSED if square else _access_cost(read.strides[axis], width)
         for write in nest.writes:
             stride = write.strides[axis]
             often = _carried_size(nest)  # a carried result is written once in so many iterations
@@ -170,6 +200,8 @@ def _access_cost(stride: int, width: int) -> float:
         return 0.5
     if stride == 1:
         return 1
+    if stride == -1:
+        return 2
     return _STEPPED * stride if 0 < stride <= _STEPS else _GATHERED * width / 16
 
 

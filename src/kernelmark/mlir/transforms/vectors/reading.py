@@ -6,7 +6,7 @@ of what is made of the nests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,9 +108,12 @@ class _Reader:
             return None
         if any("reduction" not in kind and "parallel" not in kind for kind in kinds):
             return None
-        body = read_body(operation, self.numbers)
         sizes = _sizes(operands, maps, len(kinds))
-        if body is None or sizes is None or 0 in sizes:
+        if sizes is None or 0 in sizes:
+            return None
+        picks = self._picks(operation, sizes)
+        body = read_body(operation, self.numbers, picks)
+        if body is None:
             return None
         accesses = [self._access(value, map_, sizes) for value, map_ in zip(operands, maps, strict=True)]
         known = [access for access in accesses if access is not None]
@@ -124,21 +127,26 @@ class _Reader:
             ),
             strict=True,
         )
-        counters = sorted(_counters(operation))
+        placed = [
+            linear
+            for result, map_ in zip(operation.results, maps[inputs:], strict=True)
+            if (linear := linear_in(list(result.type.shape), map_, len(kinds))) is not None
+        ]
+        counters = sorted(_counters(operation, picks))
         nest = Nest(
             axes=tuple(Axis(size, "reduction" in kind) for size, kind in zip(sizes, kinds, strict=True)),
             reads=tuple(known[:inputs]),
             writes=tuple(
-                Access(self.buffer(result), *linear_in(list(result.type.shape), map_, len(kinds)))
-                for result, map_ in zip(operation.results, maps[inputs:], strict=True)
+                Access(self.buffer(result), *linear)
+                for result, linear in zip(operation.results, placed, strict=True)
             ),
             starts=starts,
             initial=initial,
             indices=tuple(Access(-1 - d, tuple(int(k == d) for k in range(len(kinds)))) for d in counters),
             body=body,
-            gathers=tuple(
-                self.buffer(value) for value in _used_in(operation.regions[0]) if _is_tensor(value)
-            ),
+            picks=tuple(picks.values()),
+            picked=tuple(picks),
+            gathers=tuple(self.buffer(value) for value in _gathered(operation, picks)),
             operation=operation,
         )
         # a result must be written once an iteration of the loops that are not reduced: anything else is
@@ -148,6 +156,28 @@ class _Reader:
             if write.offset or any(not axis.reduced and axis.size > 1 for axis in free):
                 return None
         return simplified(nest)
+
+    def _picks(self, operation: Operation, sizes: list[int]) -> dict[Operation, Access]:
+        """Find the body's reads of tensors at places that are linear in the loop counters."""
+        found = {}
+        for view in operation.regions[0].blocks[0].operations:
+            inner = view.operation
+            if inner.name != "tensor.extract" or not inner.operands[0].type.has_static_shape:
+                continue
+            value, *indices = inner.operands
+            linear = [_linear_value(each, len(sizes)) for each in indices]
+            if None in linear:
+                continue
+            strides, offset = [0] * len(sizes), 0
+            for step, (steps, first) in zip(contiguous_strides(list(value.type.shape)), linear, strict=True):  # type: ignore[misc]
+                strides = [a + step * b for a, b in zip(strides, steps, strict=True)]
+                offset += step * first
+            seen = look_through(value, strides, offset, sizes)
+            if seen is not None:
+                found[inner] = Access(
+                    self.buffer(seen.root), seen.strides, seen.offset, seen.bounds, seen.fill
+                )
+        return found
 
     def _access(self, value: Value, map_: Any, sizes: list[int]) -> Access | None:
         linear = linear_in(list(value.type.shape), map_, len(sizes))
@@ -198,13 +228,24 @@ def _used_in(region: Any) -> Iterator[Value]:
             yield from _used(inner.operation)
 
 
-def _counters(operation: Operation) -> set[int]:
-    block = operation.regions[0].blocks[0]
-    return {
-        inner.operation.attributes["dim"].value
-        for inner in block.operations
-        if inner.operation.name == "linalg.index"
-    }
+def _gathered(operation: Operation, picks: Container[Operation]) -> Iterator[Value]:
+    """Give the tensors that the body reads at places it computes."""
+    for view in operation.regions[0].blocks[0].operations:
+        if view.operation.name == "tensor.extract" and view.operation not in picks:
+            yield view.operation.operands[0]
+
+
+def _counters(operation: Operation, picks: Container[Operation]) -> set[int]:
+    """Find the loop counters whose value the body needs, but to say where a pick reads."""
+    operations = [view.operation for view in operation.regions[0].blocks[0].operations]
+    needed, found = {operations[-1]}, set()
+    for inner in reversed(operations):
+        if inner not in needed or inner in picks:
+            continue
+        if inner.name == "linalg.index":
+            found.add(inner.attributes["dim"].value)
+        needed.update(each.owner for each in inner.operands if hasattr(each.owner, "opview"))
+    return found
 
 
 def _sizes(operands: list[Value], maps: list[Any], rank: int) -> list[int] | None:
@@ -229,6 +270,36 @@ def linear_in(shape: list[int], map_: Any, rank: int) -> tuple[tuple[int, ...], 
         for k in range(rank):
             strides[k] += step * linear[0][k]
     return tuple(strides), offset
+
+
+_CASTS = frozenset({"arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci"})
+
+
+def _linear_value(value: Value, rank: int) -> tuple[list[int], int] | None:
+    """Read a computed index as coefficients of the loop counters and a constant; ``None`` if it is not linear."""
+    owner = value.owner
+    if not hasattr(owner, "opview"):
+        return None
+    if owner.name == "linalg.index":
+        steps = [0] * rank
+        steps[owner.attributes["dim"].value] = 1
+        return steps, 0
+    if owner.name == "arith.constant":
+        return [0] * rank, owner.attributes["value"].value
+    if owner.name in _CASTS:
+        return _linear_value(owner.operands[0], rank)
+    if owner.name not in ("arith.addi", "arith.subi", "arith.muli"):
+        return None
+    left, right = (_linear_value(each, rank) for each in owner.operands)
+    if left is None or right is None:
+        return None
+    if owner.name == "arith.muli":
+        if any(left[0]) and any(right[0]):
+            return None
+        factor, other = (left[1], right) if not any(left[0]) else (right[1], left)
+        return [factor * each for each in other[0]], factor * other[1]
+    sign = 1 if owner.name == "arith.addi" else -1
+    return [a + sign * b for a, b in zip(left[0], right[0], strict=True)], left[1] + sign * right[1]
 
 
 def _linear(expression: Any, rank: int) -> tuple[list[int], int] | None:

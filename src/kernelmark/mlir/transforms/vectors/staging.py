@@ -35,7 +35,7 @@ def _joins(stage: Sequence[Nest], nest: Nest, rows: Sequence[int]) -> Nest | Non
         return None  # a result would be kept for some of the carried loops only
     for member in stage:
         for write in member.writes:
-            for read in (*nest.reads, *(each for each in nest.initial if each)):
+            for read in nest.taken:
                 if read.buffer == write.buffer and (member.reduces or read.strides != write.strides):
                     return None
     return nest

@@ -72,6 +72,12 @@ class StageWriter:
             return body(ivs, tensors, 1)
         extent = self._extents[axis]
         whole = self._writer.whole(extent, by)
+        if self._plan.square and isinstance(extent, int) and extent >= by:
+            tensors = self._writer.loop(
+                0, whole, by, tensors, lambda iv, now: body({**ivs, axis: iv}, now, by)
+            )
+            # a square less would be read element by element: the last one overlaps the one before
+            return body({**ivs, axis: extent - by}, tensors, by) if extent > whole else tensors
         tensors = self._writer.loop(0, whole, by, tensors, lambda iv, now: body({**ivs, axis: iv}, now, by))
         if isinstance(whole, int) and isinstance(extent, int):
             left = extent - whole
@@ -256,12 +262,20 @@ class StageWriter:
         def counter(dimension: int) -> Access:
             return next(each for each in nest.indices if each.buffer == -1 - dimension)
 
+        picks = dict(zip(nest.picked, nest.picks, strict=True))
+
+        def pick(operation: Any, copy: Copy) -> Value:
+            element = self._kit.numbers.computed(operation.results[0].type)
+            return loads.read(picks[operation], nest.axes, ivs, copy, element)
+
         return Supply(
             argument=argument,
             argument_varies=varies,
             counter=lambda d, copy: loads.counter(counter(d), nest.axes, ivs, copy),
             counter_varies=lambda d: loads.varying(counter(d)),
             gather=loads.gather,
+            pick=lambda operation, copy: pick(operation, copy),
+            pick_varies=lambda operation: loads.varying(picks[operation]) if operation in picks else None,
         )
 
     def _accumulated(self, before: Value, after: Value, result: Result, tile: Tile) -> Value:

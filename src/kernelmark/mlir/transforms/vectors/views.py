@@ -144,7 +144,7 @@ def _padding(operation: Any) -> Value | None:
     block = operation.regions[0].blocks[0]
     if len(list(block.operations)) != 1:
         return None
-    value = list(block.operations)[0].operation.operands[0]
+    value = next(iter(block.operations)).operation.operands[0]
     return value if value.owner != block else None
 
 

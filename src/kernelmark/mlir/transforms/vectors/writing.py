@@ -178,6 +178,27 @@ class Writer:
         ir = self.ir
         return ir.AffineMapAttr.get(ir.AffineMap.get_minor_identity(rank, 1))
 
+    def transpose(self, rows: Sequence[Value]) -> list[Value]:
+        """Give the columns of a square of vectors, by shuffles of two vectors each.
+
+        The square's off-diagonal blocks change places, from single elements up to halves: log2(n) rounds of n
+        shuffles, every one of which a processor with two-source permutations does in one instruction.
+        """
+        lanes = len(rows)
+        now = list(rows)
+        block = 1
+        while block < lanes:
+            upper = [lane if not lane & block else lanes + lane - block for lane in range(lanes)]
+            lower = [lane + block if not lane & block else lanes + lane for lane in range(lanes)]
+            after = list(now)
+            for row in range(lanes):
+                if not row & block:
+                    after[row] = self.vector.shuffle(now[row], now[row + block], upper)
+                    after[row + block] = self.vector.shuffle(now[row], now[row + block], lower)
+            now = after
+            block *= 2
+        return now
+
     # --- tensors ---
 
     def tensor_type(self, shape: Sequence[int], element: Any) -> Any:
