@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -75,14 +75,17 @@ class Op(ABC):
     ``launch(*inputs)`` runs the Triton kernel on the GPU that holds the inputs.
     """
 
+    pipeline: ClassVar[str] = "default"
+    """The schedule that suits the op best, where MLIR compiles it."""
+
     def __init__(self) -> None:
         self._on_cpu: tuple[Callable[..., Any], str] | None = None  # the path and what it is called
         self.backend = ""
         """How the last call computed; empty before the first.
 
         ``triton``; ``torch inductor``; ``torch inductor (library calls)`` where inductor generated no code and
-        calls torch's own function, as it does for a bare matrix product; ``mlir`` with the number of threads; or
-        the composition, and why.
+        calls torch's own function, as it does for a bare matrix product; ``mlir`` with the schedule and the
+        number of threads; or the composition, and why.
         """
 
     def __call__(self, *inputs: Any) -> Any:
@@ -131,13 +134,13 @@ class Op(ABC):
 
     def _through_mlir(self, *inputs: Any) -> tuple[Callable[..., Any], str, Any]:
         """Compile with MLIR: give the path, what it is called, and what the first call gave."""
-        from kernelmark.mlir.backend import Backend
+        from kernelmark.mlir.backend import Backend, BackendOptions
 
-        backend = Backend()
+        backend = Backend(BackendOptions(pipeline=self.pipeline))
         path = torch.compile(with_own_code(self.forward), backend=backend, dynamic=False, fullgraph=True)
         out = path(*inputs)
         threads = max((each.compiled.threads for each in backend.subgraphs if each.compiled), default=1)
-        return path, f"mlir ({threads} thread{'s' if threads > 1 else ''})", out
+        return path, f"mlir {self.pipeline} ({threads} thread{'s' if threads > 1 else ''})", out
 
 
 def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:

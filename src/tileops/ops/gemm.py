@@ -20,6 +20,8 @@ class GemmFwdOp(Op):
         dtype: Of all three.
     """
 
+    pipeline = "matmul"
+
     def __init__(self, *, m: int, n: int, k: int, dtype: str) -> None:
         super().__init__()
         self.m, self.n, self.k, self.dtype = m, n, k, dtype_of(dtype)
@@ -52,6 +54,8 @@ class BmmFwdOp(Op):
         k: Columns of each ``a``, rows of each ``b``.
         dtype: Of all three.
     """
+
+    pipeline = "bmm"
 
     def __init__(self, *, batch: int, m: int, n: int, k: int, dtype: str) -> None:
         super().__init__()

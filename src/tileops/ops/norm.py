@@ -20,6 +20,8 @@ class RMSNormFwdOp(Op):
         eps: Added to the mean of squares.
     """
 
+    pipeline = "norm"
+
     def __init__(self, *, rows: int, columns: int, dtype: str, eps: float = 1e-6) -> None:
         super().__init__()
         self.rows, self.columns, self.dtype, self.eps = rows, columns, dtype_of(dtype), eps

@@ -19,6 +19,8 @@ class SoftmaxFwdOp(Op):
         dtype: Of input and output.
     """
 
+    pipeline = "softmax"
+
     def __init__(self, *, rows: int, columns: int, dtype: str) -> None:
         super().__init__()
         self.rows, self.columns, self.dtype = rows, columns, dtype_of(dtype)

@@ -121,7 +121,7 @@ def test_where_it_is_asked_for_mlir_compiles_and_the_backend_says_so(kind: type[
     first, again = op(x), op(x)
     torch.testing.assert_close(first, x @ x if kind is Product else 3 * x)
     assert torch.equal(again, first)
-    assert op.backend == "mlir (1 thread)"  # too small to be split
+    assert op.backend == "mlir default (1 thread)"  # too small to be split
 
 
 @needs_mlir

@@ -77,7 +77,7 @@ def test_the_path_through_mlir_agrees_with_float64(
     monkeypatch.setenv(base.CPU_VARIABLE, "mlir")
     op, inputs, expected = SAMPLES[name](getattr(torch, dtype))
     got = op(*inputs)
-    assert op.backend.startswith("mlir (")
+    assert op.backend.startswith(f"mlir {op.pipeline} (")
     assert got.dtype == getattr(torch, dtype)
     assert _worst(got, expected) <= ROUNDING[dtype]
 

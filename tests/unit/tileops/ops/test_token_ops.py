@@ -122,7 +122,7 @@ def test_the_path_through_mlir_agrees_with_float64(
     monkeypatch.setenv(base.CPU_VARIABLE, "mlir")
     op, inputs, expected = SAMPLES[name](getattr(torch, dtype))
     assert _worst(op(*inputs), expected) <= 2 * ROUNDING[dtype]
-    assert op.backend.startswith("mlir (")
+    assert op.backend.startswith(f"mlir {op.pipeline} (")
 
 
 @pytest.mark.usefixtures("no_compiler")
