@@ -82,7 +82,9 @@ def _machine(target: Target, threads: int) -> Machine:
 
 def _product(contraction: Contraction, target: Target, machine: Machine) -> Product:
     element = contraction.element
-    lanes = max(2, target.vector_bits // element.width)
+    # LLVM cuts wider vectors of known length in halves there, also for SVE, and their sums would not fit.
+    bits = min(target.vector_bits, 128) if target.name == Architecture.AARCH64 else target.vector_bits
+    lanes = max(2, bits // element.width)
     narrow = [contraction.lhs.element, contraction.rhs.element]
     bf16 = all(str(each) == "bf16" for each in narrow) and str(element) == "f32"
     paired = bf16 and Feature.AVX512_BF16 in target.features and lanes == 16

@@ -12,7 +12,11 @@ import torch.nn.functional as F
 from kernelmark.errors import ScheduleError
 from kernelmark.mlir.bindings import available, bindings
 from kernelmark.mlir.building import BuildOptions, Built, build
-from kernelmark.mlir.targets import Target, detect
+from kernelmark.mlir.descriptors import find_schedule
+from kernelmark.mlir.elements import Element
+from kernelmark.mlir.ingress import import_model
+from kernelmark.mlir.lowering import lower
+from kernelmark.mlir.targets import Target, detect, override
 from kernelmark.mlir.transforms.matmul import pack_and_tile
 
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
@@ -118,6 +122,20 @@ def test_a_search_may_set_the_blocks_and_only_those_that_are_declared() -> None:
     assert built.schedule.values["mr"] == 4
     with pytest.raises(ScheduleError, match=r"mr=5 is none of the choices: 0, \d"):
         made("product", torch.float32, BuildOptions(("matmul",), values={"mr": 5}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_code_for_another_processor_has_its_vectors_and_no_other_ones(dtype: torch.dtype) -> None:
+    target = override(detect(threads=2), name="aarch64", feature="sve")
+    imported = import_model(
+        Calls(torch.matmul), (torch.randn(37, 45).to(dtype), torch.randn(45, 29).to(dtype))
+    )
+    stages: dict[str, str] = {}
+    lower(imported, find_schedule("matmul", Element.F32, target), target, observer=stages.setdefault)
+    text = next(text for stage, text in stages.items() if "pack_and_tile" in stage)
+    assert "vector.fma %" in text
+    assert "vector<4xf32>" in text
+    assert "x86" not in text
 
 
 EMPTY = """
