@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelmark.errors import TimingError
-from kernelmark.kernelfile.judging import judged_rows, missing_rows
+from kernelmark.kernelfile.handover import SecondCheck
+from kernelmark.kernelfile.judging import judged_rows, missing_rows, twice_checked
 from kernelmark.records import Check
 
 
@@ -50,3 +51,27 @@ def test_a_dead_worker_s_rows_are_accounted_for(asked) -> None:
     assert made[0].check is Check.FAILED
     assert (made[0].note, made[0].traceback) == ("died of SIGSEGV", "stack")
     assert all(row.check is Check.UNVERIFIED and "crashed" in row.note for row in made[1:])
+
+
+@pytest.mark.parametrize(
+    ("second", "check", "said"),
+    [
+        (SecondCheck(), Check.VERIFIED, "never loaded it"),
+        (
+            SecondCheck(undone="its data are more"),
+            Check.VERIFIED,
+            "in its own process only: its data are more",
+        ),
+        (SecondCheck(vacuous="zeros would pass"), Check.UNVERIFIED, "zeros would pass"),
+        (SecondCheck(wrong="3 are off"), Check.FAILED, "checked again, outside it"),
+        (SecondCheck(broken="no room\nstack"), Check.VERIFIED, "could not be checked again: no room"),
+    ],
+)
+def test_what_the_second_check_found_is_on_the_row_of_the_solution(rows, second, check, said: str) -> None:
+    ours, eager = judged_rows(twice_checked(rows, second), {}, wall_s=1e6)
+    assert ours.check is check
+    assert any(said in text for text in (ours.note, *ours.notes))
+    # no ratio to what is not known to be right
+    good = check is Check.VERIFIED and not second.broken
+    assert (ours.timing is not None) is (good or bool(second.vacuous))
+    assert (eager.ratio is not None) is good
