@@ -21,7 +21,7 @@ from kernelmark.mlir.transforms.gemm.thin import emit_thin, thin_of
 __all__ = ["pack_and_tile"]
 
 
-def pack_and_tile(
+def pack_and_tile(  # house: a schedule sets each size by name
     module: Module,
     *,
     target: Target,

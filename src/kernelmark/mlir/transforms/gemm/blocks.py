@@ -88,7 +88,7 @@ class Blocks:
     nc: int
     """Columns of a block, whole tiles."""
     unroll: int = 1
-    """Times that the innermost loop's body is repeated."""
+    """Times that the innermost loop's body is repeated; divides the lanes of a vector."""
     over_batches: int = 1
     """Threads that each take some of the batches."""
     over_rows: int = 1
@@ -117,9 +117,9 @@ def choose_blocks(shape: Shape, numbers: Numbers, machine: Machine, wanted: Size
         threads = over_batches = 1
     nr = _up(wanted.nr, numbers.lanes) or _columns(shape.n, numbers)
     mr, rows, columns = _rows(shape, nr, threads, wanted.mr or 0, _most_rows(nr // numbers.lanes, machine))
+    # Packing fills a block's steps up to whole vectors, so that a turn of the loop must not read beyond one.
+    unroll = 1 << (min(wanted.unroll or 1, numbers.lanes).bit_length() - 1)
     step = numbers.lanes * numbers.pair
-    unroll = wanted.unroll or 1
-    step = step if step % (unroll * numbers.pair) == 0 else step * unroll
     blocks = Blocks(mr, nr, kc=0, mc=0, nc=0, unroll=unroll)
     kc = _up(wanted.kc or _share(shape.k, _deepest(nr, numbers, machine)), step)
     mc = _up(wanted.mc, mr) or _block_rows(shape, blocks, kc * numbers.bytes, machine, rows)

@@ -255,15 +255,17 @@ TOLERANCE = {
 def require_right(made: Made, product: Product) -> None:
     """Run a compiled product twice, into memory full of nonsense, and compare with einsum in f64.
 
-    The second run finds in the workspaces what the first has left there.
+    The first run has nothing but NaN to multiply: what it leaves in the workspaces must not reach the second's results.
     """
-    arguments, again = product.draw(), product.draw()
+    arguments, values = product.draw(), product.draw()
     wanted = product.expected(arguments)
     nonsense = float("nan") if product.result.element.is_float else -99
     result = torch.full(product.result.shape, nonsense, dtype=product.result.element.torch)
     bound = made.compiled.bind(arguments, [result])
+    for argument in arguments:
+        argument.fill_(float("nan") if argument.is_floating_point() else -99)
     bound()
-    for argument, value in zip(arguments, again, strict=True):
+    for argument, value in zip(arguments, values, strict=True):
         argument.copy_(value)
     bound()
     scale = max(1.0, product.sizes["k"] ** 0.5)

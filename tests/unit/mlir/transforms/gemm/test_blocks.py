@@ -93,9 +93,8 @@ def test_sizes_that_are_asked_for_are_taken() -> None:
 def test_sizes_are_rounded_up_to_what_they_are_made_of() -> None:
     blocks = chosen(1024, 1024, 1024, wanted=Sizes(mr=5, nr=20, kc=100, mc=7, nc=40, unroll=3))
     assert (blocks.nr, blocks.mc, blocks.nc) == (32, 10, 64)
-    assert blocks.kc % 16 == 0
-    assert blocks.kc % 3 == 0
-    assert blocks.kc >= 100
+    assert blocks.kc == 112
+    assert blocks.unroll == 2
 
 
 SIZE = st.integers(1, 20_000)
@@ -110,15 +109,18 @@ SIZE = st.integers(1, 20_000)
     numbers=st.sampled_from([F32, BF16, Numbers(lanes=8, bytes=8), Numbers(lanes=4, bytes=4)]),
     registers=st.sampled_from([16, 32]),
     l2=st.sampled_from([0, 256 << 10, 2 << 20]),
+    unroll=st.integers(0, 40),
 )
 def test_every_shape_gets_blocks_that_can_be_written(
-    batches: int, m: int, n: int, k: int, threads: int, numbers: Numbers, registers: int, l2: int
+    batches: int, m: int, n: int, k: int, threads: int, numbers: Numbers, registers: int, l2: int, unroll: int
 ) -> None:
-    blocks = choose_blocks(Shape(batches, m, n, k), numbers, Machine(registers, threads, l2))
+    wanted = Sizes(unroll=unroll)
+    blocks = choose_blocks(Shape(batches, m, n, k), numbers, Machine(registers, threads, l2), wanted)
     vectors = blocks.nr // numbers.lanes
     assert blocks.nr % numbers.lanes == 0
     assert blocks.mr * vectors + vectors + 1 <= registers
     assert blocks.kc % (numbers.lanes * numbers.pair) == 0
+    assert numbers.lanes % blocks.unroll == 0
     assert blocks.mc % blocks.mr == 0
     assert blocks.nc % blocks.nr == 0
     assert min(blocks.mr, blocks.kc, blocks.mc, blocks.nc) > 0
