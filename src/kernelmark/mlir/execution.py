@@ -114,8 +114,9 @@ class _Frame:
 class Bound(functools.partial):
     """One call with everything in place: ``bound()`` is one foreign call and nothing else, and gives ``None``.
 
-    It costs 0.14 µs beside the code itself, and ``bound.run()`` 0.20 (an empty function, one core of a Zen 5). The tensors and the code live as long as it does, also after the compiled model is closed. Two
-    threads need two of them, since they may share neither results nor workspaces.
+    It costs 0.14 µs beside the code itself, and ``bound.run()`` 0.20 (an empty function, one core of a Zen 5).
+    The tensors and the code live as long as it does, also after the compiled model is closed. Two threads need two
+    of them, since they may share neither results nor workspaces.
     """
 
     arguments: tuple[torch.Tensor, ...]
