@@ -138,7 +138,7 @@ def test_every_error_has_the_exit_code_of_its_family(kind: type[KernelmarkError]
         assert code is ExitCode.USAGE
     elif issubclass(kind, errors.UnavailableError | errors.RecordError):
         assert code is ExitCode.ENVIRONMENT
-    elif issubclass(kind, errors.CrashedError):
+    elif issubclass(kind, errors.CrashedError | errors.ModelError):
         assert code is ExitCode.CRASHED
     else:
         assert code is ExitCode.FAILED
