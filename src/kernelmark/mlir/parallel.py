@@ -23,8 +23,8 @@ __all__ = ["BLOCKTIME_MS", "OpenMP", "load_openmp", "loaded_openmp"]
 BLOCKTIME_MS = 1
 """How long an idle worker spins before it sleeps; the runtime's own default is 200 ms.
 
-Waking a sleeping one took 50 to 70 µs on two cores (``studies/openmp_waiting.py``: 315 to 339 µs a call with 0, 264 to
-270 with 1, 5 and 200), and a model has many parallel regions, one soon after the other. Longer spinning would take
+Waking a sleeping one took 40 to 70 µs on two cores (``studies/openmp_waiting.py``: at best 67 µs a call with 0, and
+26 with 1, 5 and 200), and a model has many parallel regions, one soon after the other. Longer spinning would take
 cores from whatever else is timed in the same process: torch has threads of its own.
 """
 
