@@ -347,6 +347,11 @@ def test_a_loop_in_forward_that_is_too_long_is_stopped_and_says_where(
     assert caught.value.source == f"{__file__}:{line}"
 
 
+def test_many_parameters_are_no_long_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "MOST_CALLS", 50)
+    import_model(nn.Sequential(*[nn.BatchNorm1d(4) for _ in range(12)]), [X])
+
+
 # --- what cannot be imported ----------------------------------------------------------------------------
 
 
