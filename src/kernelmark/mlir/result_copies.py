@@ -73,8 +73,10 @@ def _ordered(copies: list[_Copy]) -> Iterator[_Copy]:
     while left:
         free = next((copy for copy in left if not _readers(copy, left)), None)
         if free is None:
-            # each one left is read by another: let one read from a buffer that is filled before all of them
-            left[0].circular = True
+            # What each one left writes is read by another: let one of the readers read from a buffer that is filled
+            # before all of them. Each turn takes one reader out of the way, so this ends.
+            reader = next(reader for copy in left for reader in _readers(copy, left))
+            reader.circular = True
             continue
         left.remove(free)
         yield free

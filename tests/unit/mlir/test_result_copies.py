@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("torch_mlir")
 
+import kernelmark.mlir.result_copies as subject
 from kernelmark.errors import ModelLoweringError
 from kernelmark.mlir.building import BuildOptions, build
 from kernelmark.mlir.elements import Element
@@ -134,3 +137,28 @@ def test_something_that_writes_between_the_copies_is_refused() -> None:
     ]
     with pytest.raises(ModelLoweringError, match=r"linalg.fill stands between the copies"):
         _ordered("\n".join(body))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.frozensets(st.integers(0, 5), max_size=4)), min_size=1, max_size=6
+    )
+)
+def test_any_copies_get_an_order_in_which_what_is_read_is_not_written_before(
+    given_copies: list[tuple[int, frozenset[int]]],
+) -> None:
+    copies: list[Any] = [subject._Copy(None, writes, reads) for writes, reads in given_copies]
+    ordered = list(subject._ordered(copies))
+    assert sorted(map(id, ordered)) == sorted(map(id, copies))
+    written: set[int] = set()
+    for copy in ordered:
+        assert copy.circular or not (copy.reads - {copy.writes}) & written
+        written.add(copy.writes)
+
+
+def test_a_copy_that_reads_nothing_of_the_others_needs_no_buffer() -> None:
+    copies: list[Any] = [
+        subject._Copy(None, writes, frozenset(reads)) for writes, reads in ((0, ()), (1, (0, 2)), (2, (1,)))
+    ]
+    assert len(list(subject._ordered(copies))) == 3
+    assert [copy.circular for copy in copies] == [False, True, False]
