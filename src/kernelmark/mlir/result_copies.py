@@ -111,27 +111,33 @@ def _arguments_behind(value: Any) -> set[int]:
     seen, pending = [], [value]
     while pending:
         value = pending.pop()
-        if value in seen:
+        if value in seen or not str(value.type).startswith("memref<"):
             continue
         seen.append(value)
-        if isinstance(value, ir.BlockArgument):
-            parent = value.owner.owner.operation
-            if parent.name == "func.func":
-                found.add(value.arg_number)
-                continue
-            pending += _memrefs_into(parent)  # a loop's own name for what goes into it
-            continue
-        pending += _memrefs_into(value.owner)
+        if not isinstance(value, ir.BlockArgument):
+            pending += _into(value.owner, value.result_number)
+        elif value.owner.owner.operation.name == "func.func":
+            found.add(value.arg_number)
+        else:
+            # a loop's own name for what it carries; its first argument is the counter
+            pending += _into(value.owner.owner.operation, value.arg_number - 1)
     return found
 
 
-def _memrefs_into(operation: Any) -> list[Any]:
-    """Give the memrefs that go into an operation, or that its regions hand out."""
-    operands = list(operation.operands)
-    for region in operation.regions:
-        for block in region.blocks:
-            operands += block.operations[len(block.operations) - 1].operands
-    return [each for each in operands if str(each.type).startswith("memref<")]
+def _into(operation: Any, place: int) -> list[Any]:
+    """Give what may come out of an operation as its result number ``place``.
+
+    Loops and choices keep their values apart; of anything else, each operand may be any result. A loop taken for
+    mixing them would have every result of a fused loop nest copied twice.
+    """
+    ends = [
+        block.operations[len(block.operations) - 1] for region in operation.regions for block in region.blocks
+    ]
+    if operation.name == "scf.for":
+        return [operation.operands[3 + place], ends[0].operands[place]]
+    if operation.name == "scf.if":
+        return [end.operands[place] for end in ends]
+    return [*operation.operands, *(operand for end in ends for operand in end.operands)]
 
 
 _HARMLESS = ("memref.", "arith.", "affine.apply")

@@ -18,7 +18,8 @@ from kernelmark.errors import ModelLoweringError
 from kernelmark.mlir.building import BuildOptions, build
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.execution import compile_lowered
-from kernelmark.mlir.result_copies import order_copies
+from kernelmark.mlir.result_copies import _Copy, order_copies
+from kernelmark.mlir.result_copies import _ordered as _ordered_copies
 from kernelmark.mlir.signature import TensorType
 from tests.unit.mlir.conftest import LOOPS
 
@@ -126,6 +127,30 @@ def test_a_source_is_followed_to_the_buffer_that_it_may_be(make: str) -> None:
     )
     into_second, into_first = text.index("%arg2 :", text.index("memref.copy")), text.rindex("%arg1 :")
     assert into_second < into_first
+
+
+def test_a_loop_that_carries_several_results_does_not_mix_them() -> None:
+    loop = (
+        "%z = arith.constant 0 : index\n%o = arith.constant 1 : index\n"
+        f"%c:2 = scf.for %i = %z to %o step %o iter_args(%m = %y0, %n = %y1) -> ({MEMREF}, {MEMREF})"
+        f" {{ scf.yield %m, %n : {MEMREF}, {MEMREF} }}\n"
+    )
+    same = loop + _copy("%c#0", "%y0") + "\n" + _copy("%c#1", "%y1")
+    ir = pytest.importorskip("torch_mlir.ir")
+    with ir.Context():
+        assert _ordered(same) == str(ir.Module.parse(_module(2, same)))
+    crossed = _ordered(loop + _copy("%c#1", "%y0") + "\n" + _copy("%c#0", "%y1"))
+    assert crossed.count("memref.alloc") == 1
+
+
+@pytest.mark.parametrize("reads", [{0, 1, 2}, {1, 2}, {0, 2}], ids=str)
+def test_every_source_that_may_be_any_buffer_is_read_before_any_is_written(reads: set[int]) -> None:
+    copies = [_Copy(None, place, frozenset(reads)) for place in range(3)]
+    ordered = list(_ordered_copies(copies))
+    assert {each.writes for each in ordered} == {0, 1, 2}
+    for place, copy in enumerate(ordered):
+        late = [later for later in ordered[place + 1 :] if copy.writes in later.reads]
+        assert all(later.circular for later in late)
 
 
 def test_something_that_writes_between_the_copies_is_refused() -> None:
