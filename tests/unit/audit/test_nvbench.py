@@ -41,7 +41,9 @@ def test_each_reading_is_the_median_of_the_events_times_with_its_samples_and_its
 
 
 def test_what_nvbench_wrote_on_an_h200_is_read_whole() -> None:
-    recorded = (Path(__file__).parents[2] / "data" / "audit" / "nvbench_h200.json").read_text(encoding="utf-8")
+    recorded = (Path(__file__).parents[2] / "data" / "audit" / "nvbench_h200.json").read_text(
+        encoding="utf-8"
+    )
     names = tuple(call.name for call in calls_for("cuda"))
     found = [each for each in parse_nvbench(recorded, names, runs=5) if isinstance(each, Reading)]
     assert len(found) == 25
