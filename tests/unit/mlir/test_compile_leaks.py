@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import sys
 from collections.abc import Callable
@@ -27,10 +28,15 @@ def test_compiled_kernels_leave_nothing_behind(
 def test_kernels_that_are_kept_are_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept: list[bytearray] = []
+    kept: list[mmap.mmap] = []
+
+    def keep(number: int) -> None:
+        # mapped, since what malloc gives may be memory that tests before this one had freed
+        kept.append(mmap.mmap(-1, 200 << 10))
+        kept[-1].write(b"x" * (200 << 10))
 
     def keeping(_: str) -> Callable[[int], None]:
-        return lambda number: kept.append(bytearray(b"x" * (200 << 10)))
+        return keep
 
     monkeypatch.setitem(compile_leaks.THROUGH, "text", keeping)
     monkeypatch.setattr(sys, "argv", ["compile_leaks.py", "--count", "100"])
