@@ -25,6 +25,9 @@ THREAD_WORK = 1 << 20
 EDGE = 4
 """Rows that could be computed while a tile that lies partly in the result is stored: it goes by way of memory."""
 
+LATENCY = 8
+"""Multiply-adds that a core has under way at once: two a clock, each of which takes four."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -115,13 +118,12 @@ def choose_blocks(shape: Shape, numbers: Numbers, machine: Machine, wanted: Size
     threads = 1 if over_batches > 1 else machine.threads
     if shape.batches * shape.m * shape.n * shape.k < THREAD_WORK:
         threads = over_batches = 1
-    nr = _up(wanted.nr, numbers.lanes) or _columns(shape.n, numbers)
-    mr, rows, columns = _rows(shape, nr, threads, wanted.mr or 0, _most_rows(nr // numbers.lanes, machine))
+    mr, nr, rows, columns = _tile(shape, numbers, machine, threads, wanted)
     # Packing fills a block's steps up to whole vectors, so that a turn of the loop must not read beyond one.
     unroll = 1 << (min(wanted.unroll or 1, numbers.lanes).bit_length() - 1)
     step = numbers.lanes * numbers.pair
     blocks = Blocks(mr, nr, kc=0, mc=0, nc=0, unroll=unroll)
-    kc = _up(wanted.kc or _share(shape.k, _deepest(nr, numbers, machine)), step)
+    kc = _up(wanted.kc or _share(shape.k, _deepest(mr, nr, numbers, machine)), step)
     mc = _up(wanted.mc, mr) or _block_rows(shape, blocks, kc * numbers.bytes, machine, rows)
     nc = _up(wanted.nc, nr) or _block_columns(shape, nr, kc * numbers.bytes, machine)
     return replace(
@@ -143,53 +145,59 @@ def _over_batches(shape: Shape, threads: int) -> int:
     return shape.batches if work < 4 * THREAD_WORK else 1
 
 
-def _columns(n: int, numbers: Numbers) -> int:
-    """Two vectors wide, so that a number of the left operand serves two; one where the second would be empty."""
-    return numbers.lanes if n <= numbers.lanes else 2 * numbers.lanes
+def _tile(
+    shape: Shape, numbers: Numbers, machine: Machine, threads: int, wanted: Sizes
+) -> tuple[int, int, int, int]:
+    """Choose a tile's rows and columns, and the threads over rows and over columns: the busiest thread does least.
+
+    Each step costs a tile its multiply-adds or its loads, whichever are more, and one more for the loop; a row that a
+    thread packs costs one. What lies beyond the result counts as the rest, and :data:`EDGE` rows more a tile.
+    """
+    lanes = numbers.lanes
+    nr = _up(wanted.nr, lanes)
+    best: tuple[tuple[int, ...], tuple[int, int, int, int]] | None = None
+    for vectors in [nr // lanes] if nr else range(1, min(4, -(-shape.n // lanes)) + 1):
+        panels = -(-shape.n // (vectors * lanes))
+        most = min(_most_rows(vectors, machine), shape.m)
+        for mr in [wanted.mr] if wanted.mr else range(most, 0, -1):
+            tiles = -(-shape.m // mr)
+            work = max(mr * vectors, mr + vectors, LATENCY) + 1
+            edges = (
+                EDGE
+                * vectors
+                * ((panels if shape.m % mr else 0) + (tiles if shape.n % (vectors * lanes) else 0))
+            )
+            for over_columns in range(1, threads + 1):
+                if threads % over_columns:
+                    continue
+                over_rows, columns = min(threads // over_columns, tiles), min(over_columns, panels)
+                busiest = -(-tiles // over_rows) * (-(-panels // columns) * work + mr)
+                order = (threads * busiest + edges, over_columns, -mr * vectors)
+                if best is None or order < best[0]:
+                    best = order, (mr, vectors * lanes, over_rows, columns)
+    assert best is not None
+    return best[1]
 
 
 def _most_rows(vectors: int, machine: Machine) -> int:
     """Rows of a tile of so many vectors: the sums fill three quarters of the registers.
 
     What is left holds the right operand's vectors and the left one's number. On a Zen 4 with 32 registers, 12 rows
-    of two vectors reached 94 % of the peak at 1024³, 8 rows the same, 14 rows 72 %: LLVM spilled.
+    of two vectors and 6 rows of four reached 94 % of the peak at 1024³, 14 rows of two 72 %: LLVM spilled. More than
+    12 rows are more streams from memory than a processor follows: in f64, 6 rows of four reached 90 %, 12 of two 80.
     """
-    return max(1, min(12, machine.registers * 3 // 4 // vectors))
+    return max(
+        1, min(12, machine.registers * 3 // 4 // vectors, (machine.registers - vectors - 1) // vectors)
+    )
 
 
-def _rows(shape: Shape, nr: int, threads: int, wanted: int, most: int) -> tuple[int, int, int]:
-    """Choose a tile's rows, and the threads over rows and over columns, so that the busiest thread does least.
+def _deepest(mr: int, nr: int, numbers: Numbers, machine: Machine) -> int:
+    """Steps of which a panel of columns fills a quarter of the second-level cache, and one of rows a sixteenth.
 
-    A tile costs its rows, and one more for what each step does once a tile; rows beyond the matrix count as others,
-    and the last tile's way to memory as :data:`EDGE` more.
+    Deeper is better until then: each block of steps reads and writes the sums once more. 2048³ on a Zen 4 with 1 MB
+    and 32 columns: 87 % of the peak with 256 steps, 93 with 512, 94 with 1024, 95 with 2048.
     """
-    panels = -(-shape.n // nr)
-    best: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None
-    for mr in [wanted] if wanted else range(min(most, shape.m), 0, -1):
-        tiles = -(-shape.m // mr)
-        for over_columns in range(1, threads + 1):
-            if threads % over_columns:
-                continue
-            over_rows = min(threads // over_columns, tiles)
-            columns = min(over_columns, panels)
-            edge = EDGE if shape.m % mr else 0
-            busiest = -(-tiles // over_rows) * -(-panels // columns) * (mr + 1)
-            cost = threads * busiest + edge * panels
-            found = ((cost, over_columns, -mr), (mr, over_rows, columns))
-            if best is None or found < best:
-                best = found
-    assert best is not None
-    return best[1]
-
-
-def _deepest(nr: int, numbers: Numbers, machine: Machine) -> int:
-    """Steps of which a panel of columns fills an eighth of the second-level cache.
-
-    Deeper is better until then: each block of steps reads and writes the sums once more. 2048³ on a Zen 4 with 1 MB:
-    87 % of the peak with 256 steps, 93 with 512, 94 with 1024, 95 with 2048, and there the other machines' smaller
-    caches would not hold a block of rows beside the panel.
-    """
-    return max((machine.l2 or _ASSUMED_L2) // (8 * nr * numbers.bytes), 64)
+    return max((machine.l2 or _ASSUMED_L2) // (max(4 * nr, 16 * mr) * numbers.bytes), 64)
 
 
 def _share(k: int, most: int) -> int:
