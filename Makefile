@@ -16,8 +16,13 @@ setup: ## make the environment in .venv, with the versions of constraints.txt
 	@$(PYTHON) scripts/setup_env.py $(VENV)
 
 test: setup ## run the tests; ARGS="-k name" picks some
+ifeq ($(strip $(ARGS)),)
+	@echo '==> test: pytest tests, in two halves'
+	@$(RUN) scripts/run_tests.py
+else
 	@echo '==> test: pytest $(strip tests $(ARGS))'
 	@$(RUN) -m pytest tests $(ARGS)
+endif
 
 lint: setup ## check style, types and the direction of imports
 	@echo "==> lint: ruff check"
