@@ -13,12 +13,20 @@ from kernelmark.mlir.transforms.vectors.combining import (
     reduce_place,
     reduce_vector,
 )
-from kernelmark.mlir.transforms.vectors.lanes import Copy, converted
+from kernelmark.mlir.transforms.vectors.lanes import Copy, Varying, converted
 from kernelmark.mlir.transforms.vectors.nests import Combiner, Start
 from kernelmark.mlir.transforms.vectors.numbers import is_float
 from kernelmark.mlir.transforms.vectors.places import Held
 from kernelmark.mlir.transforms.vectors.reading import filled
-from kernelmark.mlir.transforms.vectors.state import Result, Stage, State, Tile, distinct
+from kernelmark.mlir.transforms.vectors.state import (
+    Live,
+    Moment,
+    Result,
+    Stage,
+    State,
+    Tile,
+    distinct,
+)
 from kernelmark.mlir.transforms.vectors.writing import Index
 
 __all__ = ["Accumulation"]
@@ -46,7 +54,7 @@ class Accumulation:
         """Give what the loops inside a tile begin with."""
         state = State(list(tensors))
         for r, result in enumerate(self._results):
-            if not result.stored:
+            if result.moment is Moment.CARRIED:
                 for copy in distinct(tile.copies, result.varying):
                     state.sums[r, copy] = self._beginning(result, ivs, copy, tile)
         return state
@@ -88,35 +96,41 @@ class Accumulation:
         ivs: Mapping[int, Index],
         state: State,
         tile: Tile,
-        *,
-        lanes: bool = True,
     ) -> None:
-        """Write a result, or keep it for the nests after this one; ``lanes``: its vectors are not reduced yet."""
+        """Write a result, or keep it for the nests after this one."""
         place = self._stage.places[result.buffer]
         if isinstance(place, Held):
             place.value = next(iter(values.values()))
             return
         slot = next(k for k, each in enumerate(self._written) if each is result)
         loads = self._stage.loads(tile)
-        varying = result.varying if lanes else replace(result.varying, lanes=False)
-        for copy in distinct(tile.copies, varying):
+        for copy in distinct(tile.copies, result.varying):
             axes = self._stage.nests[result.nest].axes
             state.tensors[slot] = loads.write(
                 values[copy], state.tensors[slot], result.write, axes, ivs, copy
             )
 
-    def finish(self, ivs: Mapping[int, Index], state: State, tile: Tile) -> None:
-        """Store what the loops inside a tile have accumulated."""
+    def finish(self, ivs: Mapping[int, Index], state: State, tile: Tile) -> Live:
+        """Store what the loops inside a tile have accumulated, and give it to those that take it from there."""
+        found: Live = {}
         for r, result in enumerate(self._results):
-            if result.stored:
+            if result.moment is not Moment.CARRIED:
                 continue
-            vector = self._stage.plan.vector
-            if self._stage.partial and vector is not None and not result.write.strides[vector]:
+            if self._stage.partial:
                 values = self._reduced(r, ivs, state, tile)
-                self.store(result, values, ivs, state, replace(tile, width=1, mask=None), lanes=False)
+                found[result.buffer] = (replace(result.varying, lanes=False), values)
             else:
                 values = {copy: value for (number, copy), value in state.sums.items() if number == r}
-                self.store(result, values, ivs, state, tile)
+                found[result.buffer] = (result.varying, values)
+            self.store(result, values, ivs, state, self.ended(tile))
+        return found
+
+    def ended(self, tile: Tile) -> Tile:
+        """Give the tile of what is left once the loops inside have ended: partial results have become one each."""
+        if not self._stage.partial:
+            return tile
+        single = distinct(tile.copies, Varying(jam=True, row=True))
+        return Tile(tuple(single), 1)
 
     def _reduced(self, r: int, ivs: Mapping[int, Index], state: State, tile: Tile) -> dict[Copy, Value]:
         """Put the partial results of a reduction together, lane by lane and then across lanes."""

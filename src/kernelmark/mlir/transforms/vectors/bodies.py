@@ -9,9 +9,12 @@ from kernelmark.mlir.bindings import Operation
 from kernelmark.mlir.transforms.vectors.nests import Body, Combiner
 from kernelmark.mlir.transforms.vectors.numbers import Numbers, bits_of, is_float, is_scalar
 
-__all__ = ["FUNCTIONS", "read_body"]
+__all__ = ["ASSERTION", "FUNCTIONS", "read_body"]
 
 Value = Any
+
+ASSERTION = "cf.assert"
+"""What torch-mlir writes where an index may lie outside."""
 
 _PLAIN = frozenset(
     f"arith.{name}"
@@ -116,7 +119,6 @@ _DIRECT_MATH = frozenset(
 _TRAPPING = frozenset(
     f"arith.{name}" for name in ["divsi", "divui", "floordivsi", "ceildivsi", "remsi", "remui"]
 )
-_SCALAR_FUNCTIONS = frozenset({"arith.remf", "math.ipowi", "math.fpowi"})
 _COMBINERS = {
     "arith.addf": Combiner.ADD,
     "arith.addi": Combiner.ADD,
@@ -157,6 +159,10 @@ def read_body(operation: Operation, numbers: Numbers, picked: Container[Operatio
     for inner in block.operations:
         name = inner.operation.name
         if name in ("linalg.yield", "linalg.index", "arith.constant"):
+            continue
+        if name == ASSERTION:
+            maskable = False  # what a lane beyond the end holds may not be asserted of
+            operations += 1
             continue
         if name == "tensor.extract":
             gathers = inner.operation not in picked

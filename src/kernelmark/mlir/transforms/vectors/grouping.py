@@ -6,11 +6,14 @@ run outermost and once for all members. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelmark.mlir.transforms.vectors.accesses import Access, refinement
 from kernelmark.mlir.transforms.vectors.nests import Nest
+from kernelmark.mlir.transforms.vectors.plans import STEPS
+from kernelmark.mlir.transforms.vectors.staging import stages
 
 __all__ = ["Group", "Limits", "grouped", "matched"]
 
@@ -217,29 +220,54 @@ def _convex(members: Sequence[int], needs: Sequence[frozenset[int]]) -> bool:
 
 def _worthwhile(group: Group, sizes: Mapping[int, int], limits: Limits) -> bool:
     """Whether what stays between the nests of one row, or of one block of rows, fits into a core's cache."""
-    rows = 1
-    for label in group.rows:
-        rows *= group.size(label)
-    if rows == 1:
+    if len(stages(group.nests, ())) == 1:
+        return True  # the same loops: nothing stays anywhere but in registers
+    rows = math.prod(group.size(label) for label in group.rows)
+    if rows == 1 or any(is_product(nest) for nest in group.nests):
         return False
-    written = {write.buffer for nest in group.nests for write in nest.writes}
-    read = {access.buffer for nest in group.nests for access in nest.taken}
-    kept = max((sizes[each] // rows for each in written & read), default=0)
+    lead = max(group.nests, key=lambda nest: nest.iterations)
     block = blocked_row(group)
+    if block is None and all(axis.label in group.rows for axis in lead.axes):
+        return False  # single elements: nothing that a vector could lie along
+    kept = max((sizes[each] // rows for each in passed_on(group)), default=0)
     return block is None or kept * min(limits.block, group.size(block)) * 4 <= limits.row_bytes
 
 
-def blocked_row(group: Group) -> int | None:
-    """Give the label of the row loop that walks element by element through what the group works on, if one does.
+def is_product(nest: Nest) -> bool:
+    """Whether a reduction reads something that other iterations read too: it must keep many results in registers."""
+    free = [k for k, axis in enumerate(nest.axes) if not axis.reduced]
+    moving = [read for read in nest.reads if any(read.strides)]
+    return nest.reduces and len(moving) > 1 and any(not read.strides[k] for read in moving for k in free)
 
-    Such rows are taken in blocks, so that vectors lie along them.
+
+def passed_on(group: Group) -> set[int]:
+    """Give the buffers that nests of the group hand to each other."""
+    written = {write.buffer for nest in group.nests for write in nest.writes}
+    return written & {access.buffer for nest in group.nests for access in nest.taken}
+
+
+def blocked_row(group: Group) -> int | None:
+    """Give the label of the row loop that walks element by element through what the group reads and writes.
+
+    Such rows are taken in blocks, so that vectors lie along them. What stays inside the group has no say: it can be
+    laid out either way.
     """
+    inside = passed_on(group)
+    steps: dict[int, int] = {label: 0 for label in group.rows if group.size(label) > 1}
     for nest in group.nests:
         for access in (*nest.reads, *nest.writes):
+            if access.buffer in inside or not _leading(access, nest):
+                continue
             for axis, stride in zip(nest.axes, access.strides, strict=True):
-                if stride == 1 and axis.label in group.rows and axis.size > 1 and _leading(access, nest):
-                    return axis.label
-    return None
+                if axis.label in steps:
+                    near = 0 < stride <= STEPS
+                    steps[axis.label] += stride if near else _FAR
+    best = min(steps, key=lambda label: steps[label], default=None)
+    return best if best is not None and 0 < steps[best] < _FAR else None
+
+
+_FAR = 1 << 20
+"""More than the steps of all accesses of a group together."""
 
 
 def _leading(access: Access, nest: Nest) -> bool:

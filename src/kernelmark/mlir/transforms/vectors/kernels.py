@@ -5,7 +5,7 @@ Everything stays on tensors: loops carry what they write, and bufferisation writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from kernelmark.mlir.transforms.vectors.parts import Part
 from kernelmark.mlir.transforms.vectors.places import Given, Held, Kept, Passed, Place, Position
 from kernelmark.mlir.transforms.vectors.plans import Choices, plan_loops
 from kernelmark.mlir.transforms.vectors.reading import Program
-from kernelmark.mlir.transforms.vectors.staging import divided_row, stages
+from kernelmark.mlir.transforms.vectors.staging import Together, divided_row, stages
 from kernelmark.mlir.transforms.vectors.state import Kit, Stage
 from kernelmark.mlir.transforms.vectors.tiles import StageWriter
 from kernelmark.mlir.transforms.vectors.writing import Index
@@ -168,6 +168,7 @@ class _GroupWriter:
         loop = scf.ForallOp([0], [count], [1], [*tensors, *small])
         with ir.InsertionPoint(loop.body):
             thread = loop.induction_variables[0]
+            writer.learn(thread, 0, count - 1)
             low = writer.times(thread, chunk)
             length = chunk if size % chunk == 0 else writer.least(writer.sub(size, low), chunk)
             slices = [_output_slice(output, label, low, length) for output in self._outputs]
@@ -223,11 +224,11 @@ class _GroupWriter:
                     continue
                 steps, reach = {}, 1
                 inner = sorted(
-                    (stride, axis.label, axis.size)
+                    (axis.label != self._block, stride, axis.label, axis.size)
                     for stride, axis in zip(write.strides, nest.axes, strict=True)
                     if stride and axis.label not in self._rows
                 )
-                for stride, label, size in inner:
+                for _, stride, label, size in inner:
                     steps[stride] = reach
                     reach *= min(size, self._choices.block) if label == self._block else size
                 element = self._kit.numbers.computed(nest.operation.results[number].type.element_type)
@@ -238,9 +239,9 @@ class _GroupWriter:
     def _needed(self, buffer: int, nest: Nest) -> bool:
         """Whether a nest of a later stage reads what one writes, so that it must lie in memory."""
         stage = next(
-            k for k, each in enumerate(self._stages) if any(n.operation == nest.operation for n in each)
+            k for k, each in enumerate(self._stages) if any(n.operation == nest.operation for n in each.every)
         )
-        later = [each for rest in self._stages[stage + 1 :] for each in rest]
+        later = [each for rest in self._stages[stage + 1 :] for each in rest.every]
         reads = {access.buffer for each in later for access in each.taken}
         return buffer in reads
 
@@ -267,27 +268,25 @@ class _GroupWriter:
         return written + [places[buffer].tensor for buffer in self._passed]  # type: ignore[union-attr]
 
     def _stage(
-        self, stage: Sequence[Nest], places: dict[int, Place], at: Position, lengths: Mapping[int, Index]
+        self, stage: Together, places: dict[int, Place], at: Position, lengths: Mapping[int, Index]
     ) -> None:
-        axes = stage[0].axes
+        axes = stage.nests[0].axes
         extents = [lengths.get(axis.label, axis.size) for axis in axes]
-        sizes = [
-            1
-            if axis.label in self._rows
-            else min(axis.size, self._choices.block)
-            if axis.label == self._block
-            else axis.size
-            for axis in axes
-        ]
-        sized = [
-            replace(
-                nest,
-                axes=tuple(replace(axis, size=size) for axis, size in zip(nest.axes, sizes, strict=True)),
-            )
-            for nest in stage
-        ]
+        sized = Together(
+            tuple(self._sized(nest) for nest in stage.nests), tuple(self._sized(nest) for nest in stage.after)
+        )
         plan = plan_loops(sized, self._choices)
         StageWriter(Stage(self._kit, sized, plan, extents, places, at)).write()
+
+    def _sized(self, nest: Nest) -> Nest:
+        """Give a nest with the loops that one row, or one block of rows, has."""
+        sizes = dict.fromkeys(self._rows, 1)
+        if self._block is not None:
+            sizes[self._block] = self._choices.block
+        axes = tuple(
+            replace(axis, size=min(axis.size, sizes.get(axis.label, axis.size))) for axis in nest.axes
+        )
+        return replace(nest, axes=axes)
 
 
 def _output_slice(output: _Output, label: int, low: Index, length: Index) -> Part:

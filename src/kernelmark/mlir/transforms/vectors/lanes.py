@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelmark.mlir.bindings import Operation
-from kernelmark.mlir.transforms.vectors.bodies import FUNCTIONS
+from kernelmark.mlir.transforms.vectors.bodies import ASSERTION, FUNCTIONS
+from kernelmark.mlir.transforms.vectors.combining import reduce_vector
 from kernelmark.mlir.transforms.vectors.functions import Functions
+from kernelmark.mlir.transforms.vectors.nests import Combiner
 from kernelmark.mlir.transforms.vectors.numbers import Numbers, is_float
 from kernelmark.mlir.transforms.vectors.writing import Writer
 
@@ -107,6 +109,10 @@ class Lanes:
             if inner not in needed:
                 continue
             kind = self._kind(inner, supply, varies)
+            if inner.name == ASSERTION:
+                for copy in sorted({kind.of(each) for each in copies}):
+                    self._assert(inner, get(inner.operands[0], copy))
+                continue
             varying[inner.results[0]] = kind
             for copy in sorted({kind.of(each) for each in copies}):
                 if supply.pick is not None and supply.pick_varies(inner) is not None:
@@ -119,11 +125,18 @@ class Lanes:
 
     def _needed(self, operations: list[Operation], supply: Supply) -> set[Operation]:
         """Find the operations that the results depend on; not those that only say where a pick reads."""
-        needed = {operations[-1]}
+        needed = {operations[-1], *(each for each in operations if each.name == ASSERTION)}
         for inner in reversed(operations):
             if inner in needed and supply.pick_varies(inner) is None:
                 needed.update(each.owner for each in inner.operands if hasattr(each.owner, "opview"))
         return needed
+
+    def _assert(self, inner: Operation, holds: Value) -> None:
+        """Write that a condition holds, in every lane: where it does not, the program ends with the message."""
+        if self._writer.is_vector(holds):
+            holds = reduce_vector(self._writer, Combiner.AND, holds)
+        made = self._writer.ir.Operation.create
+        made(ASSERTION, operands=[holds], attributes={"msg": inner.attributes["msg"]})
 
     def _kind(self, inner: Operation, supply: Supply, varies: Callable[[Value], Varying]) -> Varying:
         if inner.name == "linalg.index":
@@ -160,9 +173,8 @@ class Lanes:
             return self._functions.write(name, operands, width)
         result = writer.vector_type(width, wanted) if width > 1 else wanted
         attributes = {key: inner.attributes[key] for key in inner.attributes}
-        if is_float(wanted) and name in _CONTRACTED:
-            flags = "contract,arcp" if name == "arith.divf" else "contract"
-            attributes["fastmath"] = writer.ir.Attribute.parse(f"#arith.fastmath<{flags}>")
+        if is_float(wanted) and name in _LIBERTIES:
+            attributes["fastmath"] = writer.ir.Attribute.parse(f"#arith.fastmath<{_LIBERTIES[name]}>")
         made = writer.op(name, [result], operands, **attributes)
         return self._converted(made, self._numbers.computed(wanted)) if name == "arith.bitcast" else made
 
@@ -215,7 +227,16 @@ def _number(value: Value) -> float | None:
     return None
 
 
-_CONTRACTED = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
+_LIBERTIES = {
+    "arith.addf": "contract",
+    "arith.subf": "contract",
+    "arith.mulf": "contract",
+    "arith.divf": "contract,arcp",
+    "arith.maximumf": "nsz",
+    "arith.minimumf": "nsz",
+}
+"""What LLVM may do: fuse a product and a sum, divide by multiplying with a reciprocal, and take either zero for the
+larger one, which spares two of five instructions."""
 
 
 def converted(writer: Writer, value: Value, element: Any) -> Value:

@@ -6,19 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelmark.mlir.transforms.vectors.accesses import Access, Axis, Bound, contiguous_strides
+from kernelmark.mlir.transforms.vectors.accesses import Access, Axis, contiguous_strides
 from kernelmark.mlir.transforms.vectors.lanes import Copy, Varying, converted
 from kernelmark.mlir.transforms.vectors.numbers import Numbers, is_float
+from kernelmark.mlir.transforms.vectors.padded import PaddedReads
 from kernelmark.mlir.transforms.vectors.places import Given, Held, Passed, Place, Position
-from kernelmark.mlir.transforms.vectors.plans import LoopPlan
+from kernelmark.mlir.transforms.vectors.plans import STEPS, LoopPlan
 from kernelmark.mlir.transforms.vectors.writing import Index, Writer
 
 __all__ = ["Loads", "plan_varying"]
 
 Value = Any
-
-_STEPS = 4
-"""Steps up to which whole vectors are read and sorted out: beyond, most of what is read would be dropped."""
 
 
 class Loads:
@@ -43,6 +41,7 @@ class Loads:
         self.width = width
         self.mask = mask
         self._extents = extents
+        self._padded = PaddedReads(self, writer, plan, places, at, extents)
         self._seen: dict[tuple[Access, Copy], Value] = {}
         self.live: dict[int, tuple[Varying, dict[Copy, Value]]] = {}
         """What nests before this one computed in this iteration."""
@@ -153,7 +152,7 @@ class Loads:
             return False
         across = self._step(place, access)
         along = access.strides[plan.row] if isinstance(place, Given) else 0
-        return along == 1 and across > _STEPS and str(place.tensor.type.element_type) != "i1"
+        return along == 1 and across > STEPS and str(place.tensor.type.element_type) != "i1"
 
     def _square(
         self, access: Access, axes: tuple[Axis, ...], ivs: Mapping[int, Index], copy: Copy
@@ -177,7 +176,7 @@ class Loads:
         tensor = place.tensor  # type: ignore[union-attr]
         here = self._moved(ivs, copy, access)
         if access.bounds:
-            return self._bounded(access, axes, here)
+            return self._padded.read(access, axes, here)
         at = place.indices(writer, access, axes, here, self._at)  # type: ignore[union-attr]
         v = self._plan.vector
         if v is None or not access.strides[v] or self.width == 1:
@@ -189,8 +188,8 @@ class Loads:
         if step == -1 and self.mask is None and len(at) == 1 and str(element) != "i1":
             forwards = writer.read(tensor, [writer.sub(at[0], self.width - 1)], self.width)
             return writer.vector.shuffle(forwards, forwards, list(reversed(range(self.width))))
-        if 1 < step <= _STEPS and self.mask is None and len(at) == 1 and str(element) != "i1":
-            return self._stepped(
+        if 1 < step <= STEPS and self.mask is None and len(at) == 1 and str(element) != "i1":
+            return self.stepped(
                 step, lambda first: writer.read(tensor, [writer.add(at[0], first)], self.width)
             )
         found = [
@@ -198,7 +197,7 @@ class Loads:
         ]
         return writer.vector.from_elements(writer.vector_type(self.width, element), found)
 
-    def _stepped(self, step: int, part_at: Callable[[int], Value]) -> Value:
+    def stepped(self, step: int, part_at: Callable[[int], Value]) -> Value:
         """Read every ``step``-th element: whole vectors, of which the last ends at the last element, and shuffles.
 
         Args:
@@ -222,91 +221,6 @@ class Loads:
                     found[lane] = lane
             value = writer.vector.shuffle(value, part, picks)
         return value
-
-    # --- reads that may lie in padding ---
-
-    def _bounded(self, access: Access, axes: tuple[Axis, ...], ivs: dict[int, Index]) -> Value:
-        """Read where the bounds hold, and give the padding elsewhere."""
-        writer = self._writer
-        place = self._places[access.buffer]
-        assert isinstance(place, Given)  # nothing that a group writes is read through a padding in it
-        v = self._plan.vector
-        lanes = v is not None and bool(access.strides[v]) and self.width > 1
-        if not lanes:
-            return self._guarded(place, access, axes, ivs)
-        step = access.strides[v]  # type: ignore[index]
-        steps = {bound.strides[v] for bound in access.bounds if bound.strides[v]}  # type: ignore[index]
-        simple = steps <= {step} and 1 <= step <= _STEPS and str(place.tensor.type.element_type) != "i1"
-        if not simple or (step > 1 and self.mask is not None):
-            found = []
-            for lane in range(self.width):
-                iteration = writer.add(ivs.get(v, 0), lane)  # type: ignore[arg-type]
-                if self.mask is not None:
-                    iteration = writer.least(iteration, writer.sub(self._extents[v], 1))  # type: ignore[index]
-                found.append(self._guarded(place, access, axes, {**ivs, v: iteration}))  # type: ignore[dict-item]
-            return writer.vector.from_elements(writer.vector_type(self.width, found[0].type), found)
-        start = place.indices(writer, access, axes, ivs, self._at)[0]
-
-        def part(first: int) -> Value:
-            mask = self._within(access, axes, ivs, first)
-            at = [writer.add(start, first)]
-            return writer.read(place.tensor, at, self.width, mask, self._padding(access, place))
-
-        return part(0) if step == 1 else self._stepped(step, part)
-
-    def _padding(self, access: Access, place: Given) -> Value:
-        element = place.tensor.type.element_type
-        return converted(self._writer, access.padding, element) if is_float(element) else access.padding
-
-    def _coordinate(self, bound: Bound, axes: tuple[Axis, ...], ivs: Mapping[int, Index]) -> Index:
-        return Given(None).indices(
-            self._writer, Access(-1, bound.strides, bound.offset), axes, ivs, self._at
-        )[0]
-
-    def _guarded(
-        self, place: Given, access: Access, axes: tuple[Axis, ...], ivs: Mapping[int, Index]
-    ) -> Value:
-        """Read one element, or the first one of the tensor in its stead where a bound does not hold."""
-        writer = self._writer
-        valid = self._all_hold(access.bounds, axes, ivs)
-        at = writer.index(place.indices(writer, access, axes, ivs, self._at)[0])
-        at = writer.op("arith.select", [writer.index_type], [valid, at, writer.index(0)])
-        value = writer.read(place.tensor, [at], 1)
-        return writer.op("arith.select", [value.type], [valid, value, self._padding(access, place)])
-
-    def _all_hold(self, bounds: Sequence[Bound], axes: tuple[Axis, ...], ivs: Mapping[int, Index]) -> Value:
-        writer = self._writer
-        found = None
-        for bound in bounds:
-            at = writer.index(self._coordinate(bound, axes, ivs))
-            # compared as unsigned, what is below zero is beyond any size
-            here = writer.arith.cmpi(writer.arith.CmpIPredicate.ult, at, writer.index(bound.size))
-            found = here if found is None else writer.arith.andi(found, here)
-        return found
-
-    def _within(self, access: Access, axes: tuple[Axis, ...], ivs: Mapping[int, Index], first: int) -> Value:
-        """Give the mask of the lanes, ``first`` elements after the access's own, for which the bounds hold."""
-        writer, v = self._writer, self._plan.vector
-        boolean = writer.vector_type(self.width, writer.ir.IntegerType.get_signless(1))
-        uniform = [bound for bound in access.bounds if not bound.strides[v]]  # type: ignore[index]
-        allowed = self._all_hold(uniform, axes, ivs) if uniform else None
-        mask = self.mask
-        for bound in access.bounds:
-            if bound in uniform:
-                continue
-            at = writer.add(self._coordinate(bound, axes, ivs), first)
-            left = writer.index(writer.sub(bound.size, at))
-            if allowed is not None:
-                left = writer.op("arith.select", [writer.index_type], [allowed, left, writer.index(0)])
-            before = writer.vector.create_mask(boolean, [writer.index(writer.sub(0, at))])
-            inside = writer.arith.xori(before, writer.ones(self.width))
-            inside = writer.arith.andi(writer.vector.create_mask(boolean, [left]), inside)
-            mask = inside if mask is None else writer.arith.andi(mask, inside)
-            allowed = None
-        if allowed is not None:
-            here = writer.splat(allowed, self.width)
-            mask = here if mask is None else writer.arith.andi(mask, here)
-        return mask
 
     # --- computed places ---
 

@@ -6,7 +6,7 @@ an iteration computes is the body, which only :mod:`kernelmark.mlir.transforms.v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -116,29 +116,30 @@ class Nest:
         old = self.axes[axis]
         pair = (replace(old, size=old.size // inner), replace(old, size=inner))
         axes = (*self.axes[:axis], *pair, *self.axes[axis + 1 :])
-        return self._mapped(axes, lambda access: access.split(axis, inner))
+        return self.changed(axes, lambda access: access.split(axis, inner))
 
     def merged(self, outer: int, inner: int) -> Nest:
         """Run loops ``outer`` and ``inner`` as one; see :func:`mergeable`."""
         both = replace(self.axes[inner], size=self.axes[outer].size * self.axes[inner].size)
         axes = tuple(both if k == inner else axis for k, axis in enumerate(self.axes) if k != outer)
-        return self._mapped(axes, lambda access: access.without(outer))
+        return self.changed(axes, lambda access: access.without(outer))
 
     def without(self, axis: int) -> Nest:
         """Drop a loop that runs once."""
         axes = (*self.axes[:axis], *self.axes[axis + 1 :])
-        return self._mapped(axes, lambda access: access.without(axis))
+        return self.changed(axes, lambda access: access.without(axis))
 
     def ordered(self, order: Sequence[int]) -> Nest:
         """Put the loops into another order."""
-        return self._mapped(tuple(self.axes[k] for k in order), lambda access: access.ordered(order))
+        return self.changed(tuple(self.axes[k] for k in order), lambda access: access.ordered(order))
 
     def labelled(self, labels: Sequence[int]) -> Nest:
         """Give each loop its label."""
         axes = tuple(replace(axis, label=label) for axis, label in zip(self.axes, labels, strict=True))
         return replace(self, axes=axes)
 
-    def _mapped(self, axes: tuple[Axis, ...], change: Any) -> Nest:
+    def changed(self, axes: tuple[Axis, ...], change: Callable[[Access], Access]) -> Nest:
+        """Give the nest with other axes, and every access changed."""
         return replace(
             self,
             axes=axes,

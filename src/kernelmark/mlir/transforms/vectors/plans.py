@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelmark.mlir.transforms.vectors.nests import Combiner, Nest
+from kernelmark.mlir.transforms.vectors.staging import Together
 
-__all__ = ["Choices", "LoopPlan", "plan_loops"]
+__all__ = ["STEPS", "Choices", "LoopPlan", "plan_loops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +60,14 @@ class LoopPlan:
     """Iterations of the innermost carried loop after which partial results are put aside; 0 for never."""
 
 
-def plan_loops(nests: Sequence[Nest], choices: Choices) -> LoopPlan:
-    """Choose how nests run as one.
-
-    Args:
-        nests: Their axes stand in the same order; a loop may be reduced in one and not in another.
-        choices: The schedule's parameters.
-    """
+def plan_loops(stage: Together, choices: Choices) -> LoopPlan:
+    """Choose how the nests of a stage run as one; a loop may be reduced in one and not in another."""
+    nests = stage.nests
     axes = nests[0].axes
     carried = [k for k in range(len(axes)) if any(nest.axes[k].reduced for nest in nests)]
     lead = max(nests, key=lambda nest: len(nest.reads))
     carried.sort(key=lambda k: -_weight(lead, k))
-    vector, width = _vector(nests, choices)
+    vector, width = _vector(stage, choices)
     if vector is None:
         parallel = sorted((k for k in range(len(axes)) if k not in carried), key=lambda k: -_weight(lead, k))
         return LoopPlan(None, 1, 1, tuple(parallel), tuple(carried), False)
@@ -80,7 +77,7 @@ def plan_loops(nests: Sequence[Nest], choices: Choices) -> LoopPlan:
         parallel = sorted(
             (k for k in range(len(axes)) if k not in (vector, across)), key=lambda k: -_weight(nests[0], k)
         )
-        masked = all(nest.body.maskable for nest in nests)
+        masked = all(nest.body.maskable for nest in stage.every)
         return LoopPlan(vector, width, 1, tuple(parallel), (), masked, row=across, row_by=width, square=True)
     blocks = _register_blocks(nests, vector, width, carried, choices)
     unroll = blocks.vectors if blocks else _unroll(nests, vector, width, carried, choices)
@@ -92,7 +89,7 @@ def plan_loops(nests: Sequence[Nest], choices: Choices) -> LoopPlan:
         unroll=unroll,
         parallel=tuple(sorted(parallel, key=lambda k: -_weight(nests[0], k))),
         carried=tuple(carried),
-        masked=all(nest.body.maskable for nest in nests),
+        masked=all(nest.body.maskable for nest in stage.every),
         jam=blocks.jam if blocks else None,
         jam_by=blocks.jam_by if blocks else 1,
         row=blocks.row if blocks else None,
@@ -108,15 +105,16 @@ def _weight(nest: Nest, axis: int) -> int:
 
 # --- along which loop vectors lie -----------------------------------------------------------------
 
-_STEPS = 4
+STEPS = 4
 """Steps up to which whole vectors are read and sorted out: beyond, most of what is read would be dropped."""
 _STEPPED, _SCATTERED, _GATHERED, _FUNCTION, _TRANSPOSED = 4, 48, 24, 20, 6
 """Costs of a vector of 16, in operations: read in small steps, written or read one by one, a function of it, read
 as one of a square that is transposed."""
 
 
-def _vector(nests: Sequence[Nest], choices: Choices) -> tuple[int | None, int]:
+def _vector(stage: Together, choices: Choices) -> tuple[int | None, int]:
     """Choose the loop that vectors lie along, and their length; ``None`` where single elements are no slower."""
+    nests = stage.nests
     bits = max(nest.body.element_bits for nest in nests)
     most = max(1, choices.vector_bits // bits)
     single = sum(
@@ -127,7 +125,7 @@ def _vector(nests: Sequence[Nest], choices: Choices) -> tuple[int | None, int]:
     for k, axis in enumerate(nests[0].axes):
         if axis.size < 2 or most < 2:
             continue
-        width = _width(nests, k, most)
+        width = _width(stage, k, most)
         cost = _cost(nests, k, width, _across(nests, k, width))
         if width < 2 or cost is None:
             continue
@@ -137,9 +135,9 @@ def _vector(nests: Sequence[Nest], choices: Choices) -> tuple[int | None, int]:
     return (best[1], best[2]) if best else (None, 1)
 
 
-def _width(nests: Sequence[Nest], axis: int, most: int) -> int:
+def _width(stage: Together, axis: int, most: int) -> int:
     """Choose the elements of a vector along ``axis``: as few vectors as can be, and no longer than they must."""
-    size = nests[0].axes[axis].size
+    nests, size = stage.every, stage.nests[0].axes[axis].size
     side_by_side = all(
         access.strides[axis] in (0, 1) for nest in nests for access in (*nest.taken, *nest.writes)
     )
@@ -167,7 +165,7 @@ def _across(nests: Sequence[Nest], axis: int, width: int) -> int | None:
         k
         for nest in nests
         for read in nest.reads
-        if read.strides[axis] > _STEPS and not read.bounds
+        if read.strides[axis] > STEPS and not read.bounds
         for k, stride in enumerate(read.strides)
         if stride == 1 and k != axis and axes[k].size >= width and axes[axis].size >= width
     }
@@ -182,7 +180,7 @@ def _cost(nests: Sequence[Nest], axis: int, width: int, across: int | None = Non
         if nest.axes[axis].reduced and any(each is None for each in nest.body.combiners):
             return None
         for read in (*nest.reads, *nest.picks):
-            square = across is not None and read.strides[axis] > _STEPS and read.strides[across] == 1
+            square = across is not None and read.strides[axis] > STEPS and read.strides[across] == 1
             total += _TRANSPOSED if square else _access_cost(read.strides[axis], width)
         for write in nest.writes:
             stride = write.strides[axis]
@@ -202,7 +200,7 @@ def _access_cost(stride: int, width: int) -> float:
         return 1
     if stride == -1:
         return 2
-    return _STEPPED * stride if 0 < stride <= _STEPS else _GATHERED * width / 16
+    return _STEPPED * stride if 0 < stride <= STEPS else _GATHERED * width / 16
 
 
 def _carried_size(nest: Nest) -> int:

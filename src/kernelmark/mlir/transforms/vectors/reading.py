@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelmark.mlir.bindings import Operation, bindings
 from kernelmark.mlir.transforms.vectors.accesses import Access, Axis, contiguous_strides
-from kernelmark.mlir.transforms.vectors.bodies import read_body
+from kernelmark.mlir.transforms.vectors.bodies import ASSERTION, read_body
 from kernelmark.mlir.transforms.vectors.nests import Nest, Start, simplified
 from kernelmark.mlir.transforms.vectors.numbers import Numbers
 from kernelmark.mlir.transforms.vectors.views import VIEWS, look_through, root_of
@@ -238,7 +238,8 @@ def _gathered(operation: Operation, picks: Container[Operation]) -> Iterator[Val
 def _counters(operation: Operation, picks: Container[Operation]) -> set[int]:
     """Find the loop counters whose value the body needs, but to say where a pick reads."""
     operations = [view.operation for view in operation.regions[0].blocks[0].operations]
-    needed, found = {operations[-1]}, set()
+    needed = {operations[-1], *(each for each in operations if each.name == ASSERTION)}
+    found = set()
     for inner in reversed(operations):
         if inner not in needed or inner in picks:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from kernelmark.mlir.transforms.vectors.accesses import Access
@@ -14,9 +15,10 @@ from kernelmark.mlir.transforms.vectors.nests import Combiner, Nest
 from kernelmark.mlir.transforms.vectors.numbers import Numbers
 from kernelmark.mlir.transforms.vectors.places import Place, Position
 from kernelmark.mlir.transforms.vectors.plans import LoopPlan
+from kernelmark.mlir.transforms.vectors.staging import Together
 from kernelmark.mlir.transforms.vectors.writing import Index, Writer
 
-__all__ = ["Kit", "Result", "Stage", "State", "Tile", "copies_of", "distinct"]
+__all__ = ["Kit", "Live", "Moment", "Result", "Stage", "State", "Tile", "copies_of", "distinct"]
 
 Value = Any
 
@@ -30,6 +32,21 @@ class Kit:
     numbers: Numbers
 
 
+Live = dict[int, tuple[Varying, dict[Copy, Any]]]
+"""Results that are at hand, by buffer: how they differ among the copies, and each copy's value."""
+
+
+class Moment(StrEnum):
+    """When an element of a result is known."""
+
+    ITERATION = "iteration"
+    """Every iteration has one of its own."""
+    CARRIED = "carried"
+    """After the loops that it is carried through."""
+    AFTER = "after"
+    """After that, from what was carried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """One result of one nest of the stage."""
@@ -37,8 +54,7 @@ class Result:
     nest: int
     number: int
     write: Access
-    stored: bool
-    """Whether every iteration writes an element of its own, rather than adding to one that is carried."""
+    moment: Moment
     combiner: Combiner | None
     varying: Varying
     element: Any
@@ -81,11 +97,16 @@ class Stage:
     """Nests that run in the same loops, and where what they touch is."""
 
     kit: Kit
-    nests: Sequence[Nest]
+    together: Together
     plan: LoopPlan
     extents: Sequence[Index]
     places: Mapping[int, Place]
     at: Position
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        """All nests, in order."""
+        return self.together.every
 
     @property
     def partial(self) -> bool:
@@ -112,14 +133,15 @@ class Stage:
     def _result(self, n: int, number: int) -> Result:
         nest, plan = self.nests[n], self.plan
         write = nest.writes[number]
-        stored = not nest.reduces
+        after = n >= len(self.together.nests)
+        moment = Moment.AFTER if after else Moment.CARRIED if nest.reduces else Moment.ITERATION
         lanes = plan.vector is not None and bool(write.strides[plan.vector])
-        partial = self.partial and not lanes and not stored
+        partial = self.partial and not lanes and moment is Moment.CARRIED
         return Result(
             nest=n,
             number=number,
             write=write,
-            stored=stored,
+            moment=moment,
             combiner=nest.body.combiners[number],
             varying=replace(plan_varying(plan, write), lanes=lanes or partial),
             element=self.kit.numbers.computed(nest.operation.results[number].type.element_type),

@@ -16,12 +16,15 @@ from kernelmark.mlir.transforms.vectors.combining import combine, neutral
 from kernelmark.mlir.transforms.vectors.lanes import Copy, Lanes, Supply, Varying
 from kernelmark.mlir.transforms.vectors.loads import Loads
 from kernelmark.mlir.transforms.vectors.nests import Nest
-from kernelmark.mlir.transforms.vectors.state import Result, Stage, State, Tile, copies_of, distinct
+from kernelmark.mlir.transforms.vectors.state import Moment, Result, Stage, State, Tile, copies_of, distinct
 from kernelmark.mlir.transforms.vectors.writing import Index
 
 __all__ = ["StageWriter"]
 
 Value = Any
+
+_INLINED = 64
+"""Copies of an iteration that are written one after the other rather than as a loop."""
 
 
 class StageWriter:
@@ -111,7 +114,8 @@ class StageWriter:
 
         step = width * plan.unroll
         whole = writer.whole(extent, step)
-        tensors = writer.loop(0, whole, step, tensors, tile(side_by_side, width, False))
+        for first, last in self._turns(whole, step):
+            tensors = writer.loop(first, last, step, tensors, tile(side_by_side, width, False))
         if isinstance(extent, int) and isinstance(whole, int) and extent >= width:
             rest = extent - whole
             if not rest:
@@ -127,6 +131,17 @@ class StageWriter:
             return writer.loop(whole, extent, width, tensors, tile([0], width, True))
         return writer.loop(whole, extent, 1, tensors, tile([0], 1, False))
 
+    def _turns(self, whole: Index, step: int) -> list[tuple[Index, Index]]:
+        """Cut the loop over vectors where the first and the last of them alone may lie in padding."""
+        padded = any(access.bounds for nest in self._stage.nests for access in nest.taken)
+        if not padded or not isinstance(whole, int) or whole <= 2 * step:
+            return (
+                [(0, whole)]
+                if not padded or not isinstance(whole, int)
+                else [(first, first + step) for first in range(0, whole, step)]
+            )
+        return [(0, step), (step, whole - step), (whole - step, whole)]
+
     def _mask(self, left: Index) -> Value:
         writer = self._writer
         boolean = writer.ir.IntegerType.get_signless(1)
@@ -135,7 +150,12 @@ class StageWriter:
     def _tile(self, ivs: dict[int, Index], tensors: list[Value], tile: Tile) -> list[Value]:
         state = self._accumulation.begun(tensors, ivs, tile)
         state = self._carried(0, ivs, state, tile)
-        self._accumulation.finish(ivs, state, tile)
+        live = self._accumulation.finish(ivs, state, tile)
+        if self._stage.together.after:
+            ended = self._accumulation.ended(tile)
+            loads = self._stage.loads(ended)
+            loads.live.update(live)
+            self._run(Moment.AFTER, ivs, state, ended, loads)
         return state.tensors
 
     # --- loops that results are carried through ---
@@ -146,13 +166,29 @@ class StageWriter:
             return self._iteration(ivs, state, tile)
         k = carried[level]
         extent = self._extents[k]
+        inline = self._short(carried[level:], len(tile.copies))
         if level < len(carried) - 1:
             return self._loop(
-                0, extent, 1, state, lambda iv, now: self._carried(level + 1, {**ivs, k: iv}, now, tile)
+                (0, extent, 1),
+                state,
+                lambda iv, now: self._carried(level + 1, {**ivs, k: iv}, now, tile),
+                inline=inline,
+            )
+        if inline and k != self._plan.vector:
+            return self._loop(
+                (0, extent, 1), state, lambda iv, now: self._iteration({**ivs, k: iv}, now, tile), inline=True
             )
         if self._plan.cascade and isinstance(extent, int) and extent > self._plan.cascade:
             return self._cascade(k, ivs, state, tile)
         return self._innermost(k, (0, extent), ivs, state, tile)
+
+    def _short(self, carried: Sequence[int], copies: int) -> bool:
+        """Whether what these loops do is short enough to be written without loops, as a pooling's window is."""
+        turns = copies
+        for k in carried:
+            extent = self._extents[k]
+            turns *= extent if isinstance(extent, int) else _INLINED + 1
+        return turns <= _INLINED and self._plan.vector not in carried
 
     def _cascade(self, k: int, ivs: dict[int, Index], state: State, tile: Tile) -> State:
         """Add up blocks from zero, and then the blocks."""
@@ -174,7 +210,7 @@ class StageWriter:
                 inner.sums[key] = combine(writer, combiner, value, inner.sums[key])
             return inner
 
-        return self._loop(0, self._extents[k], block, state, body)
+        return self._loop((0, self._extents[k], block), state, body)
 
     def _innermost(
         self, k: int, span: tuple[Index, Index], ivs: dict[int, Index], state: State, tile: Tile
@@ -186,28 +222,36 @@ class StageWriter:
             return lambda iv, now: self._iteration({**ivs, k: iv}, now, tile)
 
         if k != plan.vector:
-            return self._loop(start, stop, 1, state, body(tile))
+            return self._loop((start, stop, 1), state, body(tile))
         step = plan.width * plan.unroll
         length = writer.sub(stop, start)
         whole = writer.add(start, writer.whole(length, step))
-        state = self._loop(start, whole, step, state, body(tile))
+        state = self._loop((start, whole, step), state, body(tile))
         single = replace(tile, copies=tuple(copy for copy in tile.copies if copy.offset == 0))
         if plan.unroll > 1:
             more = writer.add(start, writer.whole(length, plan.width))
-            state = self._loop(whole, more, plan.width, state, body(single))
+            state = self._loop((whole, more, plan.width), state, body(single))
             whole = more
 
         def rest(iv: Index, now: State) -> State:
             masked = replace(single, mask=self._mask(writer.sub(stop, iv)))
             return self._iteration({**ivs, k: iv}, now, masked)
 
-        return self._loop(whole, stop, plan.width, state, rest)
+        return self._loop((whole, stop, plan.width), state, rest)
 
     def _loop(
-        self, start: Index, stop: Index, step: int, state: State, body: Callable[[Index, State], State]
+        self,
+        bounds: tuple[Index, Index, int],
+        state: State,
+        body: Callable[[Index, State], State],
+        *,
+        inline: bool = False,
     ) -> State:
         values = self._writer.loop(
-            start, stop, step, state.values(), lambda iv, now: body(iv, state.renewed(now)).values()
+            *bounds,
+            state.values(),
+            lambda iv, now: body(iv, state.renewed(now)).values(),
+            inline=inline,
         )
         return state.renewed(values)
 
@@ -215,21 +259,26 @@ class StageWriter:
 
     def _iteration(self, ivs: dict[int, Index], state: State, tile: Tile) -> State:
         state = State(list(state.tensors), dict(state.sums))
-        loads = self._stage.loads(tile)
+        self._run(Moment.ITERATION, ivs, state, tile, self._stage.loads(tile))
+        return state
+
+    def _run(self, now: Moment, ivs: dict[int, Index], state: State, tile: Tile, loads: Loads) -> None:
+        """Write the bodies of the nests that run now, and put their results where they belong."""
         lanes = Lanes(self._writer, self._kit.functions, self._kit.numbers, tile.width)
         for n, nest in enumerate(self._stage.nests):
             results = {each.number: (r, each) for r, each in enumerate(self._results) if each.nest == n}
+            if (now is Moment.AFTER) is not all(each.moment is Moment.AFTER for _, each in results.values()):
+                continue
             supply = self._supply(nest, results, ivs, state, loads)
             values = lanes.write(nest.operation, tile.copies, supply)
             for number, (r, result) in results.items():
-                if result.stored:
+                if result.moment is not Moment.CARRIED:
                     loads.live[result.buffer] = (result.varying, values[number])
                     self._accumulation.store(result, values[number], ivs, state, tile)
                     continue
                 for copy in distinct(tile.copies, result.varying):
                     before = state.sums[r, copy]
                     state.sums[r, copy] = self._accumulated(before, values[number][copy], result, tile)
-        return state
 
     def _supply(
         self,
@@ -246,7 +295,7 @@ class StageWriter:
                 element = self._kit.numbers.computed(nest.operation.operands[k].type.element_type)
                 return loads.read(nest.reads[k], nest.axes, ivs, copy, element)
             r, result = results[k - inputs]
-            if result.stored:  # a body that reads what it will overwrite
+            if result.moment is not Moment.CARRIED:  # a body that reads what it will overwrite
                 return self._accumulation.start(result, ivs, copy, Tile((copy,), loads.width, loads.mask))
             return state.sums[r, result.varying.of(copy)]
 
@@ -254,7 +303,7 @@ class StageWriter:
             if k < inputs:
                 return loads.varying(nest.reads[k])
             result = results[k - inputs][1]
-            if not result.stored:
+            if result.moment is Moment.CARRIED:
                 return result.varying
             initial = nest.initial[result.number]
             return loads.varying(initial) if initial else Varying()

@@ -27,6 +27,7 @@ class Writer:
         self.tensor = bindings("dialects.tensor")
         self.vector = bindings("dialects.vector")
         self.index_type = self.ir.IndexType.get()
+        self._spans: dict[Value, tuple[int, int]] = {}
 
     # --- indices ---
 
@@ -44,7 +45,12 @@ class Writer:
             return right
         if isinstance(right, int) and right == 0:
             return left
-        return self.arith.addi(self.index(left), self.index(right))
+        return self._spanned(
+            self.arith.addi(self.index(left), self.index(right)),
+            left,
+            right,
+            lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        )
 
     def sub(self, left: Index, right: Index) -> Index:
         """Subtract an index from another."""
@@ -52,13 +58,23 @@ class Writer:
             return left
         if isinstance(left, int) and isinstance(right, int):
             return left - right
-        return self.arith.subi(self.index(left), self.index(right))
+        return self._spanned(
+            self.arith.subi(self.index(left), self.index(right)),
+            left,
+            right,
+            lambda a, b: (a[0] - b[1], a[1] - b[0]),
+        )
 
     def times(self, left: Index, factor: int) -> Index:
         """Multiply an index by a known factor."""
         if isinstance(left, int):
             return left * factor
-        return left if factor == 1 else self.arith.muli(left, self.index(factor))
+        if factor == 1:
+            return left
+        made = self.arith.muli(left, self.index(factor))
+        if (span := self.span(left)) is not None:
+            self.learn(made, *sorted((span[0] * factor, span[1] * factor)))
+        return made
 
     def least(self, left: Index, right: Index) -> Index:
         """Give the smaller of two indices."""
@@ -74,6 +90,26 @@ class Writer:
             return extent
         return self.arith.subi(extent, self.arith.remui(extent, self.index(step)))
 
+    def span(self, index: Index) -> tuple[int, int] | None:
+        """Give the least and the largest value that an index can have, where that is known."""
+        return (index, index) if isinstance(index, int) else self._spans.get(index)
+
+    def learn(self, index: Value, least: int, most: int) -> None:
+        """Note that an index is between two numbers."""
+        self._spans[index] = (least, most)
+
+    def _spanned(
+        self,
+        made: Value,
+        left: Index,
+        right: Index,
+        ends: Callable[[tuple[int, int], tuple[int, int]], tuple[int, int]],
+    ) -> Value:
+        a, b = self.span(left), self.span(right)
+        if a is not None and b is not None:
+            self._spans[made] = ends(a, b)
+        return made
+
     # --- loops ---
 
     def loop(
@@ -83,15 +119,31 @@ class Writer:
         step: int,
         carried: Sequence[Value],
         body: Callable[[Index, list[Value]], Sequence[Value]],
+        *,
+        inline: bool = False,
     ) -> list[Value]:
-        """Write a loop, or nothing or its body alone where it is known to run never or once."""
+        """Write a loop, or nothing or its body alone where it is known to run never or once.
+
+        Args:
+            start: The first index.
+            stop: The end.
+            step: From one index to the next.
+            carried: What the first turn gets.
+            body: Writes a turn; gives what the next one gets.
+            inline: Write the turns one after the other, where their number is known.
+        """
         if isinstance(start, int) and isinstance(stop, int):
             if start >= stop:
                 return list(carried)
-            if start + step >= stop:
-                return list(body(start, list(carried)))
+            if inline or start + step >= stop:
+                now = list(carried)
+                for index in range(start, stop, step):
+                    now = list(body(index, now))
+                return now
         scf = self.scf
         loop = scf.ForOp(self.index(start), self.index(stop), self.index(step), list(carried))
+        if isinstance(start, int) and isinstance(stop, int):
+            self.learn(loop.induction_variable, start, start + (stop - start - 1) // step * step)
         with self.ir.InsertionPoint(loop.body):
             results = body(loop.induction_variable, list(loop.inner_iter_args))
             scf.YieldOp(list(results))
@@ -135,11 +187,12 @@ class Writer:
         )
         return made.results[0]
 
-    def ones(self, width: int) -> Value:
-        """Give a mask of all lanes."""
+    def lanes(self, on: Sequence[bool]) -> Value:
+        """Give the mask of the lanes that are on."""
         ir = self.ir
-        kind = self.vector_type(width, ir.IntegerType.get_signless(1))
-        return self.arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.BoolAttr.get(True)))
+        kind = self.vector_type(len(on), ir.IntegerType.get_signless(1))
+        values = [ir.BoolAttr.get(each) for each in on]
+        return self.arith.constant(kind, ir.DenseElementsAttr.get(values, kind))
 
     def read(
         self,
