@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import mmap
 import re
 import sys
 from collections.abc import Callable
