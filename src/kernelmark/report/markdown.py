@@ -138,7 +138,8 @@ def _cell(column: Column, row: Row, scale: TimeScale, numbers: dict[str, int]) -
         return " ".join(str(numbers[note]).translate(_SUPERSCRIPTS) for note in row_notes(row))
     text = column.text(row, scale)
     if column.key == "implementation":
-        return f"**{code(text)}**" if row.role is Role.OURS else code(text)
+        # asterisks around nothing that can be seen would stand there as asterisks
+        return f"**{code(text)}**" if row.role is Role.OURS and text.strip() else code(text)
     if column.key == "check" and row.check in CHECK_MARKS:
         return f"**{escape(text)}**"
     return escape(text)

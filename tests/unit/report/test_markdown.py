@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -278,6 +278,7 @@ def test_rows_without_an_op_stand_under_a_heading_of_their_own(
     assert "Comparisons" in headings(markdown_report(make_run(make_row(op=None))))
 
 
+@example(text=" ")
 @given(
     text=st.text(min_size=1, max_size=30) | st.text("`|\\*_[]()<>!/#&;:~@-+=.1a \n", min_size=1, max_size=12)
 )
