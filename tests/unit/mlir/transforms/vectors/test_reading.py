@@ -119,8 +119,8 @@ def test_an_extreme_and_its_place_are_one_reduction(
     fills = """%z = arith.constant 0xFF800000 : f32
     %o = arith.constant 0 : i64
     %s = linalg.fill ins(%z : f32) outs(%y : tensor<4xf32>) -> tensor<4xf32>
-    %t = linalg.fill ins(%o : i64) outs(%w : tensor<4xi64>) -> tensor<4xi64>"""
-    arguments = "%x: tensor<4x8xf32>, %y: tensor<4xf32>, %w: tensor<4xi64>"
+    %t = linalg.fill ins(%o : i64) outs(%p : tensor<4xi64>) -> tensor<4xi64>"""
+    arguments = "%x: tensor<4x8xf32>, %y: tensor<4xf32>, %p: tensor<4xi64>"
     program, _ = read(arguments, f"{fills}\n%r:2 = {text}")
     (nest,) = program.nests.values()
     assert nest.body.combiners == (Combiner.MAX_FLOAT if place else None, place)
