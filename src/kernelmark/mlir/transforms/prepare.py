@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.interpreter import apply_sequence, sequence
 from kernelmark.mlir.targets import Target
+from kernelmark.mlir.transforms.vectors.views import RESHAPES, root_of
 
 __all__ = ["generalise", "simplify"]
 
@@ -46,7 +49,7 @@ def simplify(module: Module, *, target: Target) -> None:
         if operation.name == "cf.assert" and operation.attributes["msg"].value == _NEVER:
             operation.erase()
     _generalise(module, lambda name: name not in _OTHERS and "conv" not in name)
-    with module.context, ir.Location.unknown(module.context):
+    with module.context, ir.Location.unknown(module.context), factors_apart(module):
         passes = "linalg-fuse-elementwise-ops,canonicalize,cse"
         passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
 
@@ -59,7 +62,7 @@ def generalise(module: Module, *, target: Target) -> None:
     )
 
 
-def _generalise(module: Module, wanted) -> None:  # type: ignore[no-untyped-def]
+def _generalise(module: Module, wanted: Callable[[str], bool]) -> None:
     names = sorted(
         {
             operation.name
@@ -77,6 +80,78 @@ def _generalise(module: Module, wanted) -> None:  # type: ignore[no-untyped-def]
             f"%generic = transform.structured.generalize %found : ({_HANDLE}) -> {_HANDLE}"
         ),
     )
+
+
+# --- products keep their factors ------------------------------------------------------------------
+
+_APART = "kernelmark_apart"
+
+
+@contextmanager
+def factors_apart(module: Module) -> Iterator[None]:
+    """Keep what computes a product's factor from being fused into the product, meanwhile.
+
+    Fused, it would be computed again for every row or column of the result, and the product would be none any more:
+    a softmax's quotient went into the product after it, and attention took twice the time. A call to a function that
+    is not there stands between the two; transposes and widenings, which products read through, go in as before.
+    """
+    ir = bindings("ir")
+    declared: dict[str, Operation] = {}
+    for operation in list(_nested(module.operation)):
+        if operation.name.removeprefix("linalg.") not in PRODUCTS:
+            continue
+        for number, value in enumerate(list(operation.operands)[: -len(operation.results)]):
+            if not _computes(value):
+                continue
+            name = _declaration(module, declared, value.type)
+            with ir.InsertionPoint(operation), operation.location:
+                call = ir.Operation.create(
+                    "func.call",
+                    results=[value.type],
+                    operands=[value],
+                    attributes={"callee": ir.FlatSymbolRefAttr.get(name)},
+                )
+            operation.operands[number] = call.result
+    try:
+        yield
+    finally:
+        for operation in list(_nested(module.operation)):
+            if operation.name == "func.call" and operation.attributes["callee"].value.startswith(_APART):
+                operation.result.replace_all_uses_with(operation.operands[0])
+                operation.erase()
+        for declaration in declared.values():
+            declaration.erase()
+
+
+def _declaration(module: Module, declared: dict[str, Operation], kind: Any) -> str:
+    ir = bindings("ir")
+    if str(kind) not in declared:
+        with ir.InsertionPoint.at_block_begin(module.body):
+            declared[str(kind)] = ir.Operation.create(
+                "func.func",
+                attributes={
+                    "sym_name": ir.StringAttr.get(f"{_APART}_{len(declared)}"),
+                    "function_type": ir.TypeAttr.get(ir.FunctionType.get([kind], [kind])),
+                    "sym_visibility": ir.StringAttr.get("private"),
+                },
+                regions=1,
+            )
+    return declared[str(kind)].attributes["sym_name"].value
+
+
+def _computes(value: Any) -> bool:
+    """Whether a tensor is made by an elementwise operation that does more than move and widen elements."""
+    owner = root_of(value, RESHAPES).owner
+    if not hasattr(owner, "opview") or owner.name != "linalg.generic":
+        return False
+    if any("parallel" not in str(kind) for kind in owner.attributes["iterator_types"]):
+        return False
+    moving = ("linalg.yield", "arith.extf", "arith.extsi")
+    names = [inner.operation.name for inner in owner.regions[0].blocks[0].operations]
+    if any(name not in moving for name in names):
+        return True
+    sources = list(owner.operands)[: -len(owner.results)]
+    return any(_computes(each) for each in sources)
 
 
 def _nested(operation: Operation) -> Iterator[Operation]:
