@@ -105,17 +105,17 @@ def _rewrite(product: Product, sizes: Sizes) -> None:
         else:
             blocks = choose_blocks(product.shape, product.numbers, product.machine, sizes)
             value = emit_blocked(e, product, blocks)
-        value = _with_units(value, root.results[0].type)
+        value = _restored(value, root.results[0].type, product.contraction.groups)
     root.results[0].replace_all_uses_with(value)
     root.erase()
     if product.epilogue is not None:
         product.contraction.op.erase()
 
 
-def _with_units(value: Value, type_: Any) -> Value:
-    """Give ``value`` the dimensions of one element back that its type ends with."""
-    rank, wanted = value.type.rank, type_.rank
-    if rank == wanted:
+def _restored(value: Value, type_: Any, groups: tuple[tuple[int, ...], ...]) -> Value:
+    """Give ``value`` the dimensions of ``type_``: joined ones apart, and those of one element."""
+    if value.type.rank == type_.rank:
         return value
-    groups = [[number] for number in range(rank - 1)] + [list(range(rank - 1, wanted))]
-    return bindings("dialects.tensor").expand_shape(type_, value, groups, [], list(type_.shape))
+    return bindings("dialects.tensor").expand_shape(
+        type_, value, list(map(list, groups)), [], list(type_.shape)
+    )

@@ -41,6 +41,10 @@ class Emitter(Writer):
             return a // b
         return a if b == 1 else self.arith.divui(a, self.index(b))
 
+    def rem(self, a: Index, b: int) -> Index:
+        """Give ``a % b``; neither is negative."""
+        return a % b if isinstance(a, int) else self.arith.remui(a, self.index(b))
+
     def most(self, a: Index, b: Index) -> Index:
         """Give the larger one."""
         if isinstance(a, int) and isinstance(b, int):

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelmark.mlir.bindings import Operation, bindings
-from kernelmark.mlir.transforms.gemm.contraction import Contraction, Operand, squeezed
+from kernelmark.mlir.transforms.gemm.axes import UNIT, Part
+from kernelmark.mlir.transforms.gemm.contraction import Contraction
 from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
+from kernelmark.mlir.transforms.gemm.operands import Operand, viewed
 from kernelmark.mlir.transforms.vectors.bodies import read_body
 from kernelmark.mlir.transforms.vectors.functions import Functions
 from kernelmark.mlir.transforms.vectors.lanes import Copy, Lanes, Supply, Varying, converted
@@ -31,9 +33,10 @@ class Epilogue:
 
     op: Operation
     operands: tuple[Operand | None, ...]
-    """Its inputs with the loops over their dimensions; ``None`` stands for the product's result."""
-    loops: tuple[str, ...]
-    """The product's loop that each of its own loops is."""
+    """Its inputs with the loops over their dimensions, a joined one or one of its own by its number; ``None`` stands
+    for the product's result."""
+    loops: tuple[Part | None, ...]
+    """For each of its own loops, the part of a product's loop that it is; ``None`` where it has one turn."""
     numbers: Numbers
     """Which types are computed in which."""
 
@@ -53,19 +56,23 @@ def match_epilogue(contraction: Contraction) -> Epilogue | None:
     numbers = numbers_of(contraction.op.parent)
     if op.name != "linalg.generic" or len(op.results) != 1 or not _is_elementwise(op, numbers):
         return None
-    maps = _maps(op, contraction)
+    maps = _maps(op, len(contraction.loops))
+    everything = tuple(range(len(contraction.loops)))
     inputs = list(op.operands)[:-1]
-    if maps is None or maps[-1] != contraction.loops or uses[0].operand_number >= len(inputs):
+    if maps is None or maps[-1] != everything or uses[0].operand_number >= len(inputs):
+        return None
+    if any(
+        _counts_columns(inner.operation, contraction.loops) for inner in op.regions[0].blocks[0].operations
+    ):
         return None
     operands: list[Operand | None] = []
-    for number, (value, axes) in enumerate(zip(inputs, maps[:-1], strict=True)):
-        if number == uses[0].operand_number:
-            operands.append(None)
-            if axes != contraction.loops:
+    for number, (value, dims) in enumerate(zip(inputs, maps[:-1], strict=True)):
+        operand = None
+        if number != uses[0].operand_number:
+            operand = _operand(value, dims, contraction.loops, op)
+            if operand is None:
                 return None
-            continue
-        operand = squeezed(Operand(value, axes), op)
-        if _is_boolean(value) or "n" in operand.axes[:-1]:
+        elif dims != everything:
             return None
         operands.append(operand)
     return Epilogue(op, tuple(operands), contraction.loops, numbers)
@@ -84,6 +91,7 @@ def apply_epilogue(
         mask: The lanes that are in the result; ``None`` for all.
     """
     op, numbers = epilogue.op, epilogue.numbers
+    indices = {**at, **_own_indices(e, epilogue, at)}
     width = sums.type.shape[0] if e.is_vector(sums) else 1
 
     def argument(number: int, _: Copy) -> Value:
@@ -91,7 +99,8 @@ def apply_epilogue(
         value = sums
         if operand is not None:
             along = argument_varies(number).lanes
-            value = e.read(operand.value, operand.places(at), width if along else 1, mask if along else None)
+            places = operand.places(indices)
+            value = e.read(operand.value, places, width if along else 1, mask if along else None)
         element = value.type.element_type if e.is_vector(value) else value.type
         return converted(e, value, numbers.computed(element)) if is_float(element) else value
 
@@ -100,13 +109,14 @@ def apply_epilogue(
         return Varying(lanes=operand is None or operand.axes[-1:] == ("n",))
 
     def counter(dimension: int, _: Copy) -> Value:
-        first = e.index(at[epilogue.loops[dimension]])
+        first = e.index(indices[str(dimension)])
         if width == 1 or not counter_varies(dimension).lanes:
             return first
         return e.arith.addi(e.splat(first, width), e.steps(width))
 
     def counter_varies(dimension: int) -> Varying:
-        return Varying(lanes=epilogue.loops[dimension] == "n")
+        part = epilogue.loops[dimension]
+        return Varying(lanes=part is not None and part.axis == "n")
 
     module = _module_of(op)
     lanes = Lanes(e, Functions(e, module=module), numbers, width)
@@ -133,24 +143,75 @@ def _is_boolean(value: Value) -> bool:
     return str(value.type.element_type) == "i1"
 
 
-def _maps(op: Operation, contraction: Contraction) -> list[tuple[str, ...]] | None:
-    """Give the product's loop over each dimension of each operand; the last operand is the result."""
+def _maps(op: Operation, loops: int) -> list[tuple[int | None, ...]] | None:
+    """Give the loop over each dimension of each operand, ``None`` over a unit; the last operand is the result."""
     ir = bindings("ir")
     maps = [attribute.value for attribute in op.attributes["indexing_maps"]]
-    written = maps[-1]
-    if written != ir.AffineMap.get_identity(written.n_dims) or written.n_dims != len(contraction.loops):
+    if maps[-1].n_dims != loops:
         return None
     found = []
     for each in maps:
-        axes = []
+        dims: list[int | None] = []
         for expression in each.results:
             if isinstance(expression, ir.AffineDimExpr):
-                axes.append(contraction.loops[expression.position])
+                dims.append(expression.position)
             elif isinstance(expression, ir.AffineConstantExpr) and expression.value == 0:
-                axes.append("1")
+                dims.append(None)
             else:
                 return None
-        found.append(tuple(axes))
+        found.append(tuple(dims))
+    return found
+
+
+def _operand(
+    value: Value, dims: tuple[int | None, ...], loops: tuple[Part | None, ...], op: Operation
+) -> Operand | None:
+    """See an input with the product's loops where it has all parts of one side by side, and else with its own."""
+    used = [dim for dim in dims if dim is not None and loops[dim] is not None]
+    members: dict[str, list[int]] = {}
+    for dim, part in enumerate(loops):
+        if part is not None:
+            members.setdefault(part.axis, []).append(dim)
+    joined_as = {str(dim): str(dim) for dim in used}
+    for axis, own in members.items():
+        begin = used.index(own[0]) if own[0] in used else len(used)
+        if used[begin : begin + len(own)] == own:
+            joined_as.update({str(dim): axis for dim in own})
+        elif axis == "n" and set(own) & set(used):
+            return None
+    operand = Operand(value, tuple(UNIT if dim is None else str(dim) for dim in dims))
+    seen = viewed(operand, joined_as, op)
+    return None if _is_boolean(value) or "n" in seen.axes[:-1] else seen
+
+
+def _counts_columns(op: Operation, loops: tuple[Part | None, ...]) -> bool:
+    """Whether an operation asks for the number of a loop that is one of several parts of ``n``."""
+    if op.name != "linalg.index":
+        return False
+    part = loops[int(op.attributes["dim"])]
+    return (
+        part is not None
+        and part.axis == "n"
+        and sum(each is not None and each.axis == "n" for each in loops) > 1
+    )
+
+
+def _own_indices(e: Emitter, epilogue: Epilogue, at: Mapping[str, Index]) -> dict[str, Index]:
+    """Give the indices of the operation's own loops that it needs, from those of the product's."""
+    used = {axis for operand in epilogue.operands if operand is not None for axis in operand.axes}
+    for inner in epilogue.op.regions[0].blocks[0].operations:
+        if inner.operation.name == "linalg.index":
+            used.add(str(int(inner.operation.attributes["dim"])))
+    found: dict[str, Index] = {}
+    for number, part in enumerate(epilogue.loops):
+        if str(number) not in used:
+            continue
+        if part is None:
+            found[str(number)] = 0
+            continue
+        alone = sum(each is not None and each.axis == part.axis for each in epilogue.loops) == 1
+        index = e.div(at[part.axis], part.stride)
+        found[str(number)] = index if alone else e.rem(index, part.size)
     return found
 
 

@@ -49,7 +49,7 @@ class _Nest:
         return over_batches(self.e, self.product, self.blocks.over_batches, spaces, self._one)
 
     def _sums_space(self) -> Space:
-        shape = zip(self.contraction.out, self.product.result_shape, strict=True)
+        shape = zip(self.contraction.out, self.product.contraction.shape, strict=True)
         return Space(tuple(size for axis, size in shape if axis in ("m", "n")), self.contraction.element)
 
     def _one(self, at: Mapping[str, Index], spaces: Sequence[Value], places: Sequence[Place]) -> list[Value]:
@@ -128,7 +128,7 @@ class _Nest:
             origin[layout.axis] = e.mul(lower, layout.tile)
             end = e.least(e.mul(upper, layout.tile), layout.size)
             sizes[layout.axis] = e.sub(end, origin[layout.axis])
-        offsets = [origin[axis] if axis in origin else at[axis] for axis in home.axes]
+        offsets = [origin[axis] if axis in origin else at.get(axis, 0) for axis in home.axes]
         extents = [sizes.get(axis, 1) for axis in home.axes]
         kept = tuple(axis for axis in home.axes if axis in origin)
         dropped = [number for number, axis in enumerate(home.axes) if axis not in origin]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kernelmark.mlir.transforms.gemm.contraction import Operand
 from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
+from kernelmark.mlir.transforms.gemm.operands import Operand
 
 __all__ = ["Block", "Layout", "pack", "rounded"]
 

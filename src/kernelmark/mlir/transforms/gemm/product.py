@@ -44,11 +44,6 @@ class Product:
         return (self.contraction if self.epilogue is None else self.epilogue).op
 
     @property
-    def result_shape(self) -> tuple[int, ...]:
-        """The shape of the tensor that the loops give."""
-        return tuple(self.root.results[0].type.shape)[: len(self.contraction.out)]
-
-    @property
     def result_element(self) -> Any:
         """Its element type."""
         return self.root.results[0].type.element_type
@@ -81,7 +76,7 @@ class Product:
             return None
         if not hasattr(initial.type, "shape"):
             return e.splat(initial, lanes)
-        return e.read(initial, [at[axis] for axis in self.contraction.out], lanes, mask)
+        return e.read(initial, [at.get(axis, 0) for axis in self.contraction.out], lanes, mask)
 
     def finished(self, e: Emitter, sums: Value, at: Mapping[str, Index], mask: Value | None = None) -> Value:
         """Give what is stored for the sums at ``at`` and their neighbours."""
@@ -100,4 +95,4 @@ class Place:
 
     def indices(self, e: Emitter, at: Mapping[str, Index]) -> list[Index]:
         """Where it has the element at ``at``."""
-        return [e.sub(at[axis], self.origin.get(axis, 0)) for axis in self.axes]
+        return [e.sub(at.get(axis, 0), self.origin.get(axis, 0)) for axis in self.axes]

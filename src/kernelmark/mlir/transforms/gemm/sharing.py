@@ -58,7 +58,7 @@ def over_batches(
         kernel: Computes one product.
     """
     axes = product.contraction.out
-    result = e.empty(product.result_shape, product.result_element)
+    result = e.empty(product.contraction.shape, product.result_element)
     begin = [space.empty(e, copies if threads == 1 else threads) for space, copies in spaces]
     if threads == 1:
         whole = {axis: (0, product.contraction.sizes[axis]) for axis in product.contraction.batch}
@@ -72,7 +72,7 @@ def over_batches(
         offsets = [lower if axis == shared else 0 for axis in axes]
         sizes = [
             e.sub(upper, lower) if axis == shared else size
-            for axis, size in zip(axes, product.result_shape, strict=True)
+            for axis, size in zip(axes, product.contraction.shape, strict=True)
         ]
         mine = [
             space.copy_of(e, copies, numbers[0]) for (space, _), copies in zip(spaces, outs, strict=False)

@@ -13,9 +13,9 @@ from enum import StrEnum
 from functools import partial
 
 from kernelmark.mlir.transforms.gemm.blocks import Shape
-from kernelmark.mlir.transforms.gemm.contraction import Operand
 from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Slice, Value
 from kernelmark.mlir.transforms.gemm.microkernel import add_products
+from kernelmark.mlir.transforms.gemm.operands import Operand
 from kernelmark.mlir.transforms.gemm.product import Place, Product
 from kernelmark.mlir.transforms.gemm.sharing import Space, over_batches, part_of
 
