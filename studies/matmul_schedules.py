@@ -179,6 +179,7 @@ def look(asked: Asked, target: Target, options: argparse.Namespace) -> None:
     ours = built.compiled.bind(built.imported.arguments(inputs))
     call, operations = multiply_adds(target, asked.dtype)
     before = fastest_gflops(call, operations)
+    torch._dynamo.reset()  # else it counts every product as a recompilation of the first
     with torch.no_grad():
         found = kernelmark.compare(
             {"ours": ours.run, "eager": model, "inductor": torch.compile(model)},
