@@ -97,7 +97,8 @@ class Loads:
         value = writer.splat(value, self.width)
         if self._step(place, access) == 1 and str(element) != "i1":
             return writer.write(value, tensor, at, self.mask)
-        for lane in range(self.width):
+        # lanes that the mask leaves out stand at the last element too: the one that belongs there comes last
+        for lane in reversed(range(self.width)):
             one = writer.vector.extract(value, [], [lane])
             tensor = writer.write(one, tensor, self._lane(place, access, axes, here, lane))
         return tensor
