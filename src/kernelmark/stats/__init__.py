@@ -1,7 +1,8 @@
 """What may be concluded from numbers: pure functions, with no device and no clock."""
 
+from kernelmark.stats.mean_ratio import MeanRatio, mean_ratio
 from kernelmark.stats.ratio import paired_ratio
 from kernelmark.stats.student import t_quantile
 from kernelmark.stats.summary import drift, summarise
 
-__all__ = ["drift", "paired_ratio", "summarise", "t_quantile"]
+__all__ = ["MeanRatio", "drift", "mean_ratio", "paired_ratio", "summarise", "t_quantile"]
