@@ -17,7 +17,6 @@ import click
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.driver import DriverOptions, Ended, drive, read_outcomes
-from kernelmark.kernelbench.prefork import Limits, Prefork
 from kernelmark.kernelbench.statuses import (
     Outcome,
     Status,
@@ -28,6 +27,7 @@ from kernelmark.kernelbench.statuses import (
 )
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
 from kernelmark.kernelbench.tree import VARIABLE, check_tree, find_tree
+from kernelmark.prefork import Limits, Prefork
 
 __all__ = ["kernelbench"]
 

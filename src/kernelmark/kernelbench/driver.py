@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelbench.prefork import Finished, Limits, Prefork, errors_beside
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.kernelbench.suite import Entry, Sizes
+from kernelmark.prefork import Finished, Limits, Prefork, errors_beside
 
 __all__ = ["DriverOptions", "Ended", "arguments_for", "drive", "outcome_of", "read_outcomes"]
 

@@ -17,9 +17,9 @@ from kernelmark.kernelbench.driver import (
     outcome_of,
     read_outcomes,
 )
-from kernelmark.kernelbench.prefork import Finished, Limits, Prefork
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite
+from kernelmark.prefork import Finished, Limits, Prefork
 
 HERE = Path(__file__).parent
 STATUSES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.errors import UnavailableError
-from kernelmark.kernelbench.prefork import Finished, Limits, Prefork
+from kernelmark.prefork import Finished, Limits, Prefork
 
 HERE = Path(__file__).parent
 LIMITS = Limits(time_s=20)
