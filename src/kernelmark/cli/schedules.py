@@ -47,9 +47,11 @@ def show_explained(request: ModelRequest) -> None:
     click.echo(f"schedule: {schedule.name}: {schedule.description}".removesuffix(": "))
     for path in schedule.paths:
         click.echo(f"file: {short_path(path)}")
-    click.echo(f"target: {target}")
-    for note in target.notes:
+    click.echo(f"target: {schedule.target}")
+    for note in schedule.target.notes:
         click.echo(f"  {note}")
+    for key, value in schedule.provenance.items():
+        click.echo(f"provenance: {key}: {value}")
     if not installed:
         click.echo(f"the passes were not looked up: {installed.detail}")
     if schedule.parameters:

@@ -206,7 +206,7 @@ class Backend:
             values=options.params or None,
         )
         lowered = _timed(
-            subgraph, Stage.LOWER, lambda: lower(imported, schedule, self.target, observer=observer)
+            subgraph, Stage.LOWER, lambda: lower(imported, schedule, schedule.target, observer=observer)
         )
         compiled = _timed(
             subgraph, Stage.COMPILE, lambda: compile_lowered(lowered, optimise=options.optimise)

@@ -63,6 +63,7 @@ class Built:
     """Says how inputs map to arguments and results to what the model returns; its module has been lowered."""
     schedule: Schedule
     target: Target
+    """What the code is for; the schedule may have left it fewer threads."""
     seconds: Mapping[Stage, float]
     """How long each stage took; none of it is in a call."""
 
@@ -78,6 +79,7 @@ def build(
     options: BuildOptions | None = None,
     *,
     observer: Observer | None = None,
+    on_stage: Callable[[Stage], object] = lambda stage: None,
 ) -> Built:
     """Compile ``model`` for inputs of these types.
 
@@ -86,6 +88,7 @@ def build(
         inputs: What ``forward`` takes.
         options: Schedule, target, parameters.
         observer: Gets a stage's name and the module's text: as imported, then after each step.
+        on_stage: Called with each stage as it begins.
 
     Raises:
         ScheduleError: there is no such schedule, or it is malformed.
@@ -104,12 +107,18 @@ def build(
             options.element, target
         )  # what is wrong with it is said before the import's seconds
     seconds: dict[Stage, float] = {}
-    imported = _timed(seconds, Stage.IMPORT, lambda: import_model(model, inputs, training=options.training))
+
+    def timed(stage: Stage, work: Callable[[], _T]) -> _T:
+        on_stage(stage)
+        return _timed(seconds, stage, work)
+
+    imported = timed(Stage.IMPORT, lambda: import_model(model, inputs, training=options.training))
     if observer is not None:
         observer(str(Stage.IMPORT), str(imported.module))
     schedule = options.schedule_for(options.element or imported.signature.main_element, target)
-    lowered = _timed(seconds, Stage.LOWER, lambda: lower(imported, schedule, target, observer=observer))
-    compiled = _timed(seconds, Stage.COMPILE, lambda: compile_lowered(lowered, optimise=options.optimise))
+    target = schedule.target
+    lowered = timed(Stage.LOWER, lambda: lower(imported, schedule, target, observer=observer))
+    compiled = timed(Stage.COMPILE, lambda: compile_lowered(lowered, optimise=options.optimise))
     return Built(compiled, imported, schedule, target, seconds)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,11 +18,21 @@ from kernelmark.mlir.descriptors.conditions import Condition
 from kernelmark.mlir.descriptors.file_steps import FileSteps, through
 from kernelmark.mlir.descriptors.parameters import Parameter, Value, frozen
 from kernelmark.mlir.descriptors.schedule import Schedule
-from kernelmark.mlir.descriptors.schema import BUILT_IN, DescriptorModel, StepModel, read_descriptor
+from kernelmark.mlir.descriptors.schema import (
+    BUILT_IN,
+    SHIPPED_PREFIX,
+    THREADS,
+    DescriptorModel,
+    StepModel,
+    read_descriptor,
+)
 from kernelmark.mlir.descriptors.steps import Step
 from kernelmark.mlir.targets import Target
 
-__all__ = ["load_schedule"]
+__all__ = ["SHIPPED", "load_schedule"]
+
+SHIPPED = Path(__file__).resolve().parents[1] / "schedules"
+"""The root of the schedules that come with this package."""
 
 
 def load_schedule(
@@ -44,20 +54,31 @@ def load_schedule(
         ScheduleError: something is wrong; the message has file and line, and the chain of includes.
     """
     files = (paths,) if isinstance(paths, Path) else tuple(paths)
-    reading = _Reading(target, dict(values or {}))
-    models = [reading.file(path, _Scope()) for path in files]
-    reading.require_all_declared()
+    reading, models = _read(files, target, values)
+    if reading.threads not in (None, target.threads):
+        # what stands before the declaration is resolved for as many threads as what stands behind it
+        reading, models = _read(files, replace(target, threads=reading.threads), values)
     return Schedule(
         name=name or " then ".join(path.stem for path in files),
         paths=files,
-        target=target,
+        target=reading.target,
         description="; then: ".join(model.description for model in models if model.description),
         parameters=tuple(reading.parameters.values()),
         written=tuple(reading.steps),
         provenance=MappingProxyType(
             {key: each for model in models for key, each in (model.provenance or {}).items()}
         ),
+        threads=None if reading.target is target else target.threads,
     )
+
+
+def _read(
+    files: Sequence[Path], target: Target, values: Mapping[str, object] | None
+) -> tuple[_Reading, list[DescriptorModel]]:
+    reading = _Reading(target, dict(values or {}))
+    models = [reading.file(path, _Scope()) for path in files]
+    reading.require_all_declared()
+    return reading, models
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +105,8 @@ class _Reading:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     """Those that can be set from outside."""
     steps: list[Step] = field(default_factory=list)
+    threads: int | None = None
+    """How many threads a declared ``threads`` leaves the target."""
 
     def file(self, path: Path, scope: _Scope) -> DescriptorModel:
         """Read one file and append its steps."""
@@ -94,7 +117,7 @@ class _Reading:
         except ScheduleError as error:
             raise through(error, scope.chain) from error.__cause__
         built_in = {name: getattr(self.target, name) for name in BUILT_IN}
-        here = FileSteps(path, source, scope.chain, {**built_in, **values}, scope.when)
+        here = FileSteps(path, source, scope.chain, {**values, **built_in}, scope.when)
         for index, step in enumerate(model.pipeline):
             if step.kind == "include":
                 self._include(step, index, here, scope, values)
@@ -126,13 +149,20 @@ class _Reading:
             else:
                 self.parameters[name] = own.with_value(self.given[name]) if name in self.given else own
                 found[name] = self.parameters[name].value
+        if (asked := found.get(THREADS)) is not None:
+            self.threads = self._threads(asked, source.place(("parameters", THREADS)))
         return found
+
+    def _threads(self, asked: Value, place: Place) -> int:
+        if not isinstance(asked, int) or asked < 0:
+            raise place.error(f"{THREADS}={asked}: give a number of threads, or 0 for all of the target's")
+        return min(asked, self.target.threads) if asked else self.target.threads
 
     def _include(
         self, model: StepModel, index: int, here: FileSteps, scope: _Scope, values: Mapping[str, Value]
     ) -> None:
         at = ("pipeline", index, "include")
-        path = Path(os.path.normpath(here.path.parent / str(model.include)))
+        path = _included(here.path, str(model.include))
         if not path.is_file():
             raise here.error(_no_file(path), *at)
         files = (*scope.files, here.path)
@@ -157,6 +187,12 @@ class _Reading:
                 when=here.conditions(model),
             ),
         )
+
+
+def _included(path: Path, text: str) -> Path:
+    if text.startswith(SHIPPED_PREFIX):
+        return Path(os.path.normpath(SHIPPED / text.removeprefix(SHIPPED_PREFIX)))
+    return Path(os.path.normpath(path.parent / text))
 
 
 def _no_file(path: Path) -> str:

@@ -12,16 +12,13 @@ from pathlib import Path
 
 from kernelmark.errors import ScheduleError
 from kernelmark.manifest.near import suggestion
-from kernelmark.mlir.descriptors.loader import load_schedule
+from kernelmark.mlir.descriptors.loader import SHIPPED, load_schedule
 from kernelmark.mlir.descriptors.schedule import Schedule
 from kernelmark.mlir.descriptors.schema import read_descriptor
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.targets import Architecture, Feature, Target
 
 __all__ = ["SHIPPED", "Listed", "find_path", "find_schedule", "list_schedules"]
-
-SHIPPED = Path(__file__).resolve().parents[1] / "schedules"
-"""The root of the schedules that come with this package."""
 
 _SUFFIX = ".yaml"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,15 @@ class Schedule:
     paths: tuple[Path, ...]
     """The files that were asked for, without those they include."""
     target: Target
+    """What it was resolved for; a parameter ``threads`` has its say in how many it has."""
     description: str
     parameters: tuple[Parameter, ...]
     """What may be set from outside, in the order of declaration."""
     written: tuple[Step, ...]
     """Every step, those for other targets among them."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    """How many threads the target had before the schedule had its say; ``None`` where that is the same."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -48,7 +51,8 @@ class Schedule:
         from kernelmark.mlir.descriptors.loader import load_schedule
 
         kept = {each.name: each.value for each in self.parameters if each.value != each.default}
-        return load_schedule(self.paths, self.target, values={**kept, **values}, name=self.name)
+        target = replace(self.target, threads=self.threads or self.target.threads)
+        return load_schedule(self.paths, target, values={**kept, **values}, name=self.name)
 
     def __str__(self) -> str:
         values = ", ".join(

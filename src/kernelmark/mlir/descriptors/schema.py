@@ -9,19 +9,33 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, field_validator, model_validator
 
 from kernelmark.errors import ScheduleError
 from kernelmark.manifest.source import FileKind, Source, kind_of, read_source
 from kernelmark.manifest.strict import StrictModel, problem, problems_of
 from kernelmark.mlir.descriptors.conditions import parse_condition
 
-__all__ = ["BUILT_IN", "DescriptorModel", "ParameterModel", "StepModel", "read_descriptor"]
+__all__ = [
+    "BUILT_IN",
+    "SHIPPED_PREFIX",
+    "THREADS",
+    "DescriptorModel",
+    "ParameterModel",
+    "StepModel",
+    "read_descriptor",
+]
 
 SCHEDULE = FileKind("a schedule", "'pipeline', a list of steps", ScheduleError)
 
 BUILT_IN = ("threads", "vector_bits")
 """Names that every descriptor may use without declaring them; the target says their values."""
+
+THREADS = "threads"
+"""The one of them that may be declared as well: how many of the target's threads the code uses, 0 for all."""
+
+SHIPPED_PREFIX = "shipped:"
+"""Begins an include's path that goes from the root of the schedules that come with this package."""
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _KINDS = ("include", "transform", "pass", "bundle")
@@ -33,7 +47,7 @@ def _name(value: str) -> str:
         raise problem(
             f"{value!r} cannot be a parameter's name; use small letters, digits and _, no digit first"
         )
-    if value in BUILT_IN:
+    if value in BUILT_IN and value != THREADS:
         raise problem(f"{value!r} is the target's to say and needs no declaration; choose another name")
     return value
 
@@ -97,6 +111,11 @@ class ParameterModel(StrictModel):
                 raise problem(f"the default {self.default!r} is none of the choices {self.choices}")
         return self
 
+    @property
+    def values(self) -> list[Any]:
+        """Every value that stands in it."""
+        return [self.default, *(self.choices or ())]
+
 
 class StepModel(StrictModel):
     """One step: one of include, transform, pass and bundle."""
@@ -146,8 +165,16 @@ class DescriptorModel(StrictModel):
     """Whether it is there to be included, and no schedule by itself."""
     parameters: dict[Name, ParameterModel] = Field(default_factory=dict)
     pipeline: list[StepModel] = Field(min_length=1)
-    provenance: dict[str, Any] | None = None
+    provenance: dict[str, Any] | None = Field(default=None, min_length=1)
     """Where the values come from, such as a search; kept for readers, and read by nothing here."""
+
+    @field_validator("parameters")
+    @classmethod
+    def _threads_can_be_counted(cls, parameters: dict[str, ParameterModel]) -> dict[str, ParameterModel]:
+        for value in parameters[THREADS].values if THREADS in parameters else ():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise problem(f"{THREADS}: {value!r} is no number of threads; 0 means all of the target's")
+        return parameters
 
 
 def read_descriptor(path: Path) -> tuple[Source, DescriptorModel]:

@@ -128,7 +128,7 @@ def test_the_targets_own_numbers_need_no_declaration(write: Write) -> None:
             r"s\.yaml:2: .*cannot be a parameter's name",
         ),
         (
-            "parameters:\n  threads: {default: 8}\npipeline:\n  - pass: a\n",
+            "parameters:\n  vector_bits: {default: 8}\npipeline:\n  - pass: a\n",
             r"s\.yaml:2: .*the target's to say",
         ),
         (
