@@ -32,6 +32,7 @@ from kernelmark.verify import (
     apart_from,
     check_outputs,
     detached_copy,
+    differing,
     poison,
     require_reference,
     run_controls,
@@ -131,29 +132,25 @@ def check_all(plan: Plan, device: Device) -> Checked:
     return checked
 
 
-def audit_outputs(checked: Checked, finding: Finding, outputs: Any, *, when: str) -> None:
+def audit_outputs(checked: Checked, finding: Finding, outputs: Any, *, device: Device, when: str) -> None:
     """Look again at outputs that a call gave after it had passed its check, and poison them.
 
     Fails the finding if they are wrong, or if the shared inputs have changed.
     """
     case, name = checked.plan.case, finding.planned.name
     _look_beside(finding, case.id)
-    changed = checked.guard.changed()
-    if changed:
-        checked.guard.restore()
-        if not finding.failed:
-            finding.fail(inputs_modified(case.id, name, changed))
+    _look_at_inputs(finding, checked)
     if finding.failed:
         return
     if not checked.has_expected or not finding.check.comparable or finding.planned.is_reference:
         return
-    verdict = check_outputs(outputs, checked.expected, checked.declaration)
+    implementation = finding.planned.implementation
+    verdict = check_outputs(outputs, _answer(implementation, checked, device), checked.declaration)
     if not verdict.passed:
         finding.fail(
             VerificationError(f"{name} was right when it was checked and wrong {when}: {verdict.message}")
         )
         return
-    implementation = finding.planned.implementation
     if isinstance(implementation, Implementation):
         kept = (case.inputs, implementation.args or (), checked.expected)
         poison(apart_from(outputs, kept), 0)
@@ -168,7 +165,7 @@ def check_again(checked: Checked, finding: Finding, device: Device) -> None:
     poison(implementation.owned_outputs, 1)
     outputs = _call(finding, implementation, checked, device)
     if not finding.failed:
-        audit_outputs(checked, finding, outputs, when="when it was called again after timing")
+        audit_outputs(checked, finding, outputs, device=device, when="when it was called again after timing")
 
 
 def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> _Expectation:
@@ -230,7 +227,8 @@ def _check_one(
             return finding
         kept.append(untouched(implementation.owned_outputs, which))
         if expectation.known:
-            _compare(finding, check_outputs(outputs, checked.expected, checked.declaration))
+            expected = _answer(implementation, checked, device)
+            _compare(finding, check_outputs(outputs, expected, checked.declaration))
         if finding.failed:
             return finding
     for element in unwritten(*kept) if len(kept) == 2 else ():
@@ -256,20 +254,42 @@ def _call(finding: Finding, implementation: Implementation, checked: Checked, de
             raised = ImplementationError(f"{case.id}: {name} raised {_named(error)}")
         finding.fail(raised, cause=error)
     _look_beside(finding, case.id)
-    changed = checked.guard.changed()
-    if changed:
-        checked.guard.restore()
-        if not finding.failed:
-            finding.fail(inputs_modified(case.id, name, changed))
+    _look_at_inputs(finding, checked)
     return outputs
 
 
-def _look_beside(finding: Finding, case_id: str) -> None:
-    """Fail the finding if the guards around its buffers were written to."""
+def _answer(implementation: Implementation | Unavailable, checked: Checked, device: Device) -> Any:
+    """Give what the call that is looked at should have given: the reference's answer to what it was called with."""
+    drawn = implementation.drawn if isinstance(implementation, Implementation) else None
+    reference = checked.plan.case.reference
+    if drawn is None or reference is None:
+        return checked.expected
+    answer = reference(*drawn())
+    device.synchronize()
+    return answer
+
+
+def _look_at_inputs(finding: Finding, checked: Checked) -> None:
+    """Fail the finding if the inputs that it was called with are not what they were, and restore the shared ones."""
+    changed = checked.guard.changed()
+    if changed:
+        checked.guard.restore()
     implementation = finding.planned.implementation
-    if not isinstance(implementation, Implementation) or implementation.damage is None:
+    if isinstance(implementation, Implementation) and implementation.drawn is not None:
+        changed += differing(implementation.args, implementation.drawn())
+    if changed and not finding.failed:
+        finding.fail(inputs_modified(checked.plan.case.id, finding.planned.name, changed))
+
+
+def _look_beside(finding: Finding, case_id: str) -> None:
+    """Fail the finding if the guards around its buffers were written to, or if calls did what none may."""
+    implementation = finding.planned.implementation
+    if not isinstance(implementation, Implementation):
         return
-    damage = implementation.damage()
+    breach = implementation.breach() if implementation.breach is not None else ""
+    if breach and not finding.failed:
+        finding.fail(VerificationError(f"{case_id}: {finding.planned.name} {breach}"))
+    damage = implementation.damage() if implementation.damage is not None else ""
     if damage and not finding.failed:
         finding.fail(
             OutOfBoundsError(

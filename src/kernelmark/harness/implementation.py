@@ -25,6 +25,10 @@ class Implementation:
             that an answer left over from an earlier call does not pass.
         damage: Says what calls wrote beside their buffers, where guards lie around them; blank where nothing.
             Looked at after every call whose outputs are looked at.
+        breach: Says what calls did that no call may, such as leaving a thread behind; blank where nothing.
+            Looked at with ``damage``.
+        drawn: Gives the values that the last ``reset`` put into ``args``, where that draws new ones for each
+            call. Outputs are then compared with the reference's answer to those, and ``args`` with them.
         backend: How it computes, in a few words for the report.
 
     Raises:
@@ -37,6 +41,8 @@ class Implementation:
     noncomparable_reason: str | None = None
     owned_outputs: tuple[Any, ...] = ()
     damage: Callable[[], str] | None = None
+    breach: Callable[[], str] | None = None
+    drawn: Callable[[], tuple[Any, ...]] | None = None
     backend: str = ""
 
     def __post_init__(self) -> None:
@@ -55,6 +61,8 @@ class Implementation:
                 f"noncomparable_reason must say why the answers differ in meaning, got {reason!r};"
                 " leave it out for an implementation that can be checked"
             )
+        if self.drawn is not None and (self.reset is None or not self.args):
+            raise UsageError("Implementation.drawn tells what reset put into args; give both of them")
         if not isinstance(self.owned_outputs, tuple):
             raise UsageError(
                 f"Implementation.owned_outputs must be a tuple of tensors, got {_shown(self.owned_outputs)}"

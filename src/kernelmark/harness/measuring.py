@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from kernelmark.device import Device
 from kernelmark.harness.checking import Checked, Finding, audit_outputs, check_again
 from kernelmark.harness.implementation import Implementation
 from kernelmark.harness.plan import Planned
@@ -33,23 +34,25 @@ class _Audit:
     """
 
     checked: Checked
+    device: Device
     chosen: dict[str, set[int]]
     seen: dict[str, int]
 
     @classmethod
-    def drawn(cls, checked: Checked, passes: int) -> _Audit:
+    def drawn(cls, checked: Checked, device: Device, passes: int) -> _Audit:
         # not seeded: no implementation may know which of its calls are looked at
         draw, sure = random.SystemRandom(), min(passes, _SURE_PASSES)
         names = list(checked.findings)
         chosen = {name: set(draw.sample(range(sure), min(_AUDITED_PASSES, sure))) for name in names}
-        return cls(checked, chosen, dict.fromkeys(names, 0))
+        return cls(checked, device, chosen, dict.fromkeys(names, 0))
 
     def __call__(self, name: str, record: PassRecord, outputs: object) -> None:
         index = self.seen[name]
         self.seen[name] += 1
         finding = self.checked.findings[name]
         if index in self.chosen[name] and not finding.failed:
-            audit_outputs(self.checked, finding, outputs, when=f"while it was timed (pass {index + 1})")
+            when = f"while it was timed (pass {index + 1})"
+            audit_outputs(self.checked, finding, outputs, device=self.device, when=when)
 
 
 def time_all(checked: Checked, session: Session) -> dict[str, Timing]:
@@ -68,7 +71,7 @@ def time_all(checked: Checked, session: Session) -> dict[str, Timing]:
         if isinstance(planned.implementation, Implementation)
     }
     options = session.timing_options(count_copies=case.count_copies)
-    audit = _Audit.drawn(checked, passes=2 * options.budget.blocks)
+    audit = _Audit.drawn(checked, session.device, passes=2 * options.budget.blocks)
     timings = time_together(
         calls,
         session.device,

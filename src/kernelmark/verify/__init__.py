@@ -23,7 +23,7 @@ from kernelmark.verify.tolerance import Elementwise, Normalised, Reduction, Tole
 
 if TYPE_CHECKING:
     from kernelmark.verify.controls import run_controls, vacuous
-    from kernelmark.verify.guards import InputGuard
+    from kernelmark.verify.guards import InputGuard, differing
     from kernelmark.verify.numerics import compare
     from kernelmark.verify.poisoning import Unwritten, apart_from, poison, untouched, unwritten
     from kernelmark.verify.stale import StaleGuard
@@ -50,6 +50,7 @@ __all__ = [
     "check_outputs",
     "compare",
     "detached_copy",
+    "differing",
     "for_dtype",
     "poison",
     "require_reference",
@@ -68,6 +69,7 @@ _HOME = {
     "check_outputs": "verdict",
     "compare": "numerics",
     "detached_copy": "structure",
+    "differing": "guards",
     "poison": "poisoning",
     "run_controls": "controls",
     "untouched": "poisoning",

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from kernelmark.errors import UsageError
-from kernelmark.verify.elements import bits, pieces
+from kernelmark.verify.elements import bits, physical, pieces
 from kernelmark.verify.structure import leaves, unreal
 
-__all__ = ["InputGuard"]
+__all__ = ["InputGuard", "differing"]
 
 _BYTES_AT_A_TIME = 1 << 26
 """Memory compared at a time; the comparison's own intermediate is an eighth of it."""
@@ -191,6 +191,29 @@ class _Container:
             self.container.update(self.entries)
         else:
             self.container[:] = self.entries
+
+
+def differing(tensors: Any, expected: Any) -> list[str]:
+    """Name the tensors among ``tensors`` that differ from their counterparts in ``expected``, in form or in a bit.
+
+    What is no tensor is left alone.
+    """
+    named = [name for name, value in _named(expected) if isinstance(value, torch.Tensor)]
+    theirs = [value for _, value in _named(expected) if isinstance(value, torch.Tensor)]
+    ours = [value for _, value in _named(tensors) if isinstance(value, torch.Tensor)]
+    if len(ours) != len(theirs):
+        return ["inputs (how many there are)"]
+    return [
+        name for name, mine, kept in zip(named, ours, theirs, strict=True) if not _same_tensor(mine, kept)
+    ]
+
+
+def _same_tensor(mine: torch.Tensor, kept: torch.Tensor) -> bool:
+    if unreal(mine) or (mine.shape, mine.dtype, mine.device) != (kept.shape, kept.dtype, kept.device):
+        return False
+    return all(
+        torch.equal(one, other) for _, (one, other) in pieces(bits(physical(mine)), bits(physical(kept)))
+    )
 
 
 def _named(tensors: Any) -> Iterator[tuple[str, Any]]:

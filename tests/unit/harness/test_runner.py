@@ -497,6 +497,59 @@ def test_an_implementation_that_stops_working_after_its_check_fails_while_it_is_
     assert all(r.timing is None for r in session.rows)
 
 
+class Renewed:
+    """Arguments with new values before each call."""
+
+    def __init__(self) -> None:
+        self.arguments = (torch.zeros(16, 8),)
+        self.now = torch.zeros(16, 8)
+
+    def reset(self) -> None:
+        self.now = torch.randn(16, 8)
+        self.arguments[0].copy_(self.now)
+
+    def implementation(self, run: Callable[..., Any], **more: Any) -> Implementation:
+        return Implementation(run, self.arguments, self.reset, drawn=lambda: (self.now,), **more)
+
+
+def test_where_reset_draws_new_values_outputs_are_compared_with_the_answer_to_those(session: Session) -> None:
+    kept: dict[float, torch.Tensor] = {}
+
+    def by_content(x: torch.Tensor) -> torch.Tensor:
+        return kept.setdefault(float(x.sum()), x * 2).clone()
+
+    found = compare({"right": Renewed().implementation(by_content)})
+    assert found.row("right").check is Check.VERIFIED
+    assert len(kept) > found.row("right").timing.device_busy.samples
+    first: list[torch.Tensor] = []
+
+    def once(x: torch.Tensor) -> torch.Tensor:
+        first.append(x * 2)
+        return first[0].clone()
+
+    with pytest.raises(VerificationError, match="once does not match the reference"):
+        compare({"once": Renewed().implementation(once)})
+
+
+def test_writing_arguments_that_reset_draws_is_found_too() -> None:
+    with pytest.raises(InputsModifiedError, match=r"doubling wrote to the inputs .*inputs\[0\]"):
+        compare({"doubling": Renewed().implementation(lambda x: x.mul_(2))})
+
+
+def test_what_no_call_may_do_fails_the_row_with_its_own_words() -> None:
+    told = ["", ""]
+    honest = Implementation(lambda x: x * 2, breach=lambda: told.pop() if told else "left a thread behind")
+    with pytest.raises(VerificationError, match="TwiceOp-test: x left a thread behind"):
+        compare({"x": honest})
+    assert told == []
+
+
+def test_values_drawn_without_a_reset_or_arguments_are_an_error_of_use() -> None:
+    for incomplete in ({"args": (1,)}, {"reset": list}, {"args": (), "reset": list}):
+        with pytest.raises(UsageError, match="drawn tells what reset put into args"):
+            Implementation(print, drawn=tuple, **incomplete)
+
+
 def test_a_check_that_zeros_would_pass_verifies_nothing() -> None:
     declaration = Custom(lambda got, expected: None, "accepts anything")
     found = compare({"x": lambda x: x * 0}, declaration=declaration)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.errors import UsageError
-from kernelmark.verify.guards import InputGuard
+from kernelmark.verify.guards import InputGuard, differing
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 NAN = float("nan")
@@ -226,3 +226,14 @@ def test_any_write_through_any_view_is_found_and_undone(data):
     assert guard.changed() == (["view", "memory"] if shown else ["memory"])
     guard.restore()
     assert memory.tolist() == list(range(24))
+
+
+def test_tensors_that_differ_from_their_counterparts_are_named():
+    kept = (torch.tensor([1.0, NAN]), 3, [torch.tensor(-0.0)])
+    assert differing((torch.tensor([1.0, NAN]), 4, [torch.tensor(-0.0)]), kept) == []
+    assert differing((torch.tensor([1.0, 2.0]), 3, [torch.tensor(0.0)]), kept) == [
+        "inputs[0]",
+        "inputs[2][0]",
+    ]
+    assert differing((torch.tensor([1, 2]), 3, [torch.zeros(1)]), kept) == ["inputs[0]", "inputs[2][0]"]
+    assert differing((), kept) == ["inputs (how many there are)"]
