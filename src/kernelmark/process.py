@@ -31,6 +31,8 @@ class Ended:
     output: str
     """The last lines that it wrote to stdout and stderr."""
     wall_s: float
+    code: int | None = None
+    """Its exit status, or minus the number of the signal that it died of; ``None`` for one that was ended here."""
 
 
 def run_child(
@@ -44,6 +46,7 @@ def run_child(
         OSError: it could not be started.
     """
     begin = time.monotonic()
+    code: int | None = None
     with open(log, "wb") as stream:
         process = subprocess.Popen(
             list(map(str, command)),
@@ -60,7 +63,7 @@ def run_child(
             death = f"it did not end within {limit_s:g} s"
         finally:
             kill_group(process)
-    return Ended(death, tail_of(log), time.monotonic() - begin)
+    return Ended(death, tail_of(log), time.monotonic() - begin, code)
 
 
 def importing_the_same() -> dict[str, str]:

@@ -19,18 +19,21 @@ def run(program: str, folder: Path, *, limit_s: float = 60) -> Ended:
 def test_one_that_ends_in_order_has_no_death_and_its_output_is_kept(tmp_path: Path) -> None:
     ended = run("import sys; print('out'); print('err', file=sys.stderr)", tmp_path)
     assert ended.death == ""
+    assert ended.code == 0
     assert sorted(ended.output.splitlines()) == ["err", "out"]
 
 
 @pytest.mark.parametrize(
-    ("program", "death"),
+    ("program", "death", "code"),
     [
-        ("raise SystemExit(3)", "its process ended with status 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "its process died of SIGSEGV"),
+        ("raise SystemExit(3)", "its process ended with status 3", 3),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "its process died of SIGSEGV", -11),
     ],
 )
-def test_a_death_is_told_in_words(tmp_path: Path, program: str, death: str) -> None:
-    assert run(program, tmp_path).death.startswith(death)
+def test_a_death_is_told_in_words(tmp_path: Path, program: str, death: str, code: int) -> None:
+    ended = run(program, tmp_path)
+    assert ended.death.startswith(death)
+    assert ended.code == code
 
 
 def test_one_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -41,6 +44,7 @@ def test_one_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> Non
     )
     ended = run(program, tmp_path, limit_s=3)
     assert ended.death == "it did not end within 3 s"
+    assert ended.code is None
     assert ended.wall_s < 60
     grandchild = int(ended.output)
     for _ in range(100):

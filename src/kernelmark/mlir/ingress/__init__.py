@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kernelmark.mlir.ingress.flops import parse_gflops
     from kernelmark.mlir.ingress.imported import Imported
     from kernelmark.mlir.ingress.importing import import_graph, import_model
-    from kernelmark.mlir.ingress.model_file import LoadedModel, load_model
+    from kernelmark.mlir.ingress.model_file import LoadedModel, draw_inputs, load_model, make_model
     from kernelmark.mlir.ingress.shapes import (
         InputSpec,
         parse_init_args,
@@ -25,9 +25,11 @@ __all__ = [
     "Imported",
     "InputSpec",
     "LoadedModel",
+    "draw_inputs",
     "import_graph",
     "import_model",
     "load_model",
+    "make_model",
     "parse_gflops",
     "parse_init_args",
     "parse_input_shapes",
@@ -39,9 +41,11 @@ _HOME = {
     "Imported": "imported",
     "InputSpec": "shapes",
     "LoadedModel": "model_file",
+    "draw_inputs": "model_file",
     "import_graph": "importing",
     "import_model": "importing",
     "load_model": "model_file",
+    "make_model": "model_file",
     "parse_gflops": "flops",
     "parse_init_args": "shapes",
     "parse_input_shapes": "shapes",

@@ -23,7 +23,7 @@ from kernelmark.manifest.near import listing, suggestion
 from kernelmark.mlir.elements import FLOATS, Element
 from kernelmark.mlir.ingress.shapes import InputSpec, Literal
 
-__all__ = ["LoadedModel", "convert", "load_model"]
+__all__ = ["LoadedModel", "convert", "draw_inputs", "load_model", "make_model"]
 
 _MODEL, _INPUTS, _INIT_INPUTS = "Model", "get_inputs", "get_init_inputs"
 
@@ -72,24 +72,63 @@ def load_model(
         ModelFileError: the file lacks what a model file must hold, or its own code raised; says where.
     """
     path = Path(path)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        module, model, arguments = _made(path, _MODEL, init_args=init_args, element=element, seed=seed)
+        given = (
+            draw_inputs(inputs, element=element, seed=seed)
+            if inputs is not None
+            else _own_inputs(module, path, element, seed)
+        )
+    _require_arity(model, given, path, own=inputs is None)
+    return LoadedModel(path, model.eval(), given, arguments, inputs is None)
+
+
+def make_model(
+    path: Path,
+    *,
+    name: str = _MODEL,
+    init_args: Sequence[Any] | None = None,
+    element: Element | None = None,
+    seed: int = 0,
+) -> torch.nn.Module:
+    """Load the file ``path`` and make only the model that it calls ``name``, in the mode that torch makes it in.
+
+    Raises:
+        UsageError: no such file, or ``element`` is no floating-point type.
+        ModelFileError: the file lacks the class, or its own code raised; says where.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        return _made(path, name, init_args=init_args, element=element, seed=seed)[1]
+
+
+def draw_inputs(
+    inputs: Sequence[InputSpec | Literal], *, element: Element | None = None, seed: int = 0
+) -> tuple[Any, ...]:
+    """Draw what ``inputs`` say, on the CPU; the same seed draws the same. Literals stay as they are."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        each.value if isinstance(each, Literal) else each.draw(generator, element=element or Element.F32)
+        for each in inputs
+    )
+
+
+def _made(
+    path: Path, name: str, *, init_args: Sequence[Any] | None, element: Element | None, seed: int
+) -> tuple[ModuleType, torch.nn.Module, tuple[Any, ...]]:
+    """Load a file and make its model; the arguments that it was made with come back too."""
     if element is not None and element not in FLOATS:
         raise UsageError(f"a model cannot be converted to {element}; there are {listing(FLOATS)}")
     if not path.is_file():
         raise UsageError(f"{path} is no file; give the path of a model file")
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        module = _import(path, seed)
-        model_class = _model_class(module, path)
-        arguments = _init_args(module, path, seed) if init_args is None else tuple(init_args)
-        torch.manual_seed(seed)
-        with _blaming(path, f"{_MODEL}({', '.join(map(repr, arguments))})"):
-            model = model_class(*arguments)
-        if element is not None:
-            convert(model, element)
-        given = (
-            _draw(inputs, element, seed) if inputs is not None else _own_inputs(module, path, element, seed)
-        )
-    _require_arity(model, given, path, own=inputs is None)
-    return LoadedModel(path, model.eval(), given, arguments, inputs is None)
+    module = _import(path, seed)
+    model_class = _model_class(module, path, name)
+    arguments = _init_args(module, path, seed) if init_args is None else tuple(init_args)
+    torch.manual_seed(seed)
+    with _blaming(path, f"{name}({', '.join(map(repr, arguments))})"):
+        model = model_class(*arguments)
+    if element is not None:
+        convert(model, element)
+    return module, model, arguments
 
 
 def convert(model: torch.nn.Module, element: Element) -> None:
@@ -111,20 +150,18 @@ def _import(path: Path, seed: int) -> ModuleType:
         return load_module(path)
 
 
-def _model_class(module: ModuleType, path: Path) -> Callable[..., torch.nn.Module]:
-    found = getattr(module, _MODEL, None)
+def _model_class(module: ModuleType, path: Path, name: str) -> Callable[..., torch.nn.Module]:
+    found = getattr(module, name, None)
     if found is None:
         classes = [
-            name
-            for name, value in vars(module).items()
+            each
+            for each, value in vars(module).items()
             if inspect.isclass(value) and issubclass(value, torch.nn.Module)
         ]
-        hint = suggestion(_MODEL, classes, there_are="modules in it")
-        raise ModelFileError(f"{path} defines no class {_MODEL}; {hint}")
+        hint = suggestion(name, classes, there_are="modules in it")
+        raise ModelFileError(f"{path} defines no class {name}; {hint}")
     if not (inspect.isclass(found) and issubclass(found, torch.nn.Module)):
-        raise ModelFileError(
-            f"{path}: {_MODEL} is {found!r}; it must be a class derived from torch.nn.Module"
-        )
+        raise ModelFileError(f"{path}: {name} is {found!r}; it must be a class derived from torch.nn.Module")
     return found
 
 
@@ -169,16 +206,6 @@ def _converted(value: Any, element: Element | None) -> Any:
             leaf.to(element.torch) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
         ),
         value,
-    )
-
-
-def _draw(
-    inputs: Sequence[InputSpec | Literal], element: Element | None, seed: int
-) -> tuple[torch.Tensor | Any, ...]:
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        each.value if isinstance(each, Literal) else each.draw(generator, element=element or Element.F32)
-        for each in inputs
     )
 
 

@@ -12,7 +12,7 @@ import torch
 
 from kernelmark.errors import ModelFileError, UsageError
 from kernelmark.mlir.elements import FLOATS, Element
-from kernelmark.mlir.ingress import load_model, parse_init_args, parse_input_shapes
+from kernelmark.mlir.ingress import load_model, make_model, parse_init_args, parse_input_shapes
 
 MODEL = """
 import torch
@@ -217,3 +217,18 @@ def test_a_file_may_be_loaded_again_after_a_change(write) -> None:
     load_model(path)
     load = load_model(write(MODEL.replace("nn.Linear(features, 3", f"nn.Linear(features, {size}")))
     assert load.model.linear.out_features == size
+
+
+def test_another_class_of_a_file_is_made_with_the_same_seed_and_no_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "new.py"
+    path.write_text(
+        "import torch\nclass Model(torch.nn.Linear):\n    pass\nclass ModelNew(torch.nn.Linear):\n    pass\n"
+    )
+    old = make_model(path, init_args=[3, 4], seed=5)
+    new = make_model(path, name="ModelNew", init_args=[3, 4], element=Element.BF16, seed=5)
+    assert torch.equal(old.weight.to(torch.bfloat16), new.weight)
+    assert new.training
+    with pytest.raises(ModelFileError, match="defines no class ModelOther"):
+        make_model(path, name="ModelOther", init_args=[3, 4])
+    with pytest.raises(UsageError, match="is no file"):
+        make_model(tmp_path / "none.py", init_args=[])
