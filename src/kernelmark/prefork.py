@@ -2,7 +2,8 @@
 
 A kernel's process takes 1.2 s to its first result from here and 3.8 s from nothing, and a suite has 250 of them.
 It knows nothing of what the processes do: a request is the arguments of a function, and what it prints goes to a
-file. Each process leads a group of its own, has a limit of time and one of memory, and may die as it likes.
+file. Each process leads a group of its own, has a limit of time and one of memory, and may die as it likes. All but
+one can be held for a while, which their limits do not count.
 
 The server forks before any library has started a thread, and never runs a request itself.
 """
@@ -17,20 +18,22 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import UnavailableError
+from kernelmark.holding import Held, Stopwatch, hold
 from kernelmark.process import tail_of
 
 __all__ = ["Finished", "Limits", "Prefork", "errors_beside"]
 
 _GRACE_S = 2.0
+_LOOK_S = 0.2
+"""How soon a limit is seen that came nearer while its process was not held any more."""
 _START_S = 120.0
 
 
@@ -55,6 +58,11 @@ class Finished:
     errors: str
     """The last lines that it wrote to stderr."""
     wall_s: float
+    """How long it ran, without the time for which it was held or waited for its turn."""
+
+
+Variables = Callable[[int], Mapping[str, str]]
+"""Gives what the environment of the process with this number has beside the server's."""
 
 
 class Prefork:
@@ -75,6 +83,8 @@ class Prefork:
     ) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[int, _Pending] = {}
+        self._gate = threading.Condition()
+        self._held_now = self._closed = False
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, target, *preload],
             stdin=subprocess.PIPE,
@@ -95,7 +105,9 @@ class Prefork:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, arguments: Sequence[str], *, log: Path, limits: Limits) -> Finished:
+    def run(
+        self, arguments: Sequence[str], *, log: Path, limits: Limits, variables: Variables | None = None
+    ) -> Finished:
         """Run one process to its end, or to its limit; what it started is gone when this returns.
 
         What it writes goes to ``log``, and to the file beside it that ends in ``.err``. Several threads may call
@@ -107,27 +119,54 @@ class Prefork:
         errors = errors_beside(log)
         for file in (log, errors):
             file.touch()
-        begin = time.monotonic()
-        pending = self._ask(
-            {
-                "arguments": list(arguments),
-                "log": str(log),
-                "errors": str(errors),
-                "memory_bytes": limits.memory_bytes,
-            }
-        )
+        request = {"arguments": list(arguments), "log": str(log), "errors": str(errors)}
+        pending = self._start({**request, "memory_bytes": limits.memory_bytes}, variables)
         timed_out = False
         try:
-            if not pending.done.wait(limits.time_s):
-                timed_out = True
+            timed_out = not _ended_within(pending, limits.time_s)
         finally:
             self._end(pending)
         if pending.code is None:
             raise UnavailableError("the process that starts the workers ended; run the command again")
-        return Finished(pending.code, timed_out, tail_of(log), tail_of(errors), time.monotonic() - begin)
+        return Finished(pending.code, timed_out, tail_of(log), tail_of(errors), pending.clock.seconds)
+
+    def runs(self, number: int) -> bool:
+        """Whether the process with this number has not ended."""
+        with self._lock:
+            return number in self._waiting
+
+    @contextmanager
+    def waiting(self, number: int) -> Iterator[None]:
+        """Let the time inside the ``with`` block not count for the process with this number."""
+        with self._lock:
+            pending = self._waiting.get(number)
+        with _paused([pending.clock] if pending else []):
+            yield
+
+    @contextmanager
+    def alone(self, number: int) -> Iterator[Held]:
+        """Hold all processes but this one inside the ``with`` block, and start none; one thread at a time."""
+        with self._gate:
+            self._held_now = True
+        try:
+            with self._lock:
+                others = [each for its, each in self._waiting.items() if its != number and each.pid]
+            with _paused([each.clock for each in others]):
+                held = hold(each.pid for each in others if each.pid)
+                try:
+                    yield held
+                finally:
+                    held.release()
+        finally:
+            with self._gate:
+                self._held_now = False
+                self._gate.notify_all()
 
     def close(self) -> None:
         """End the server and whatever it still runs."""
+        with self._gate:
+            self._closed = True
+            self._gate.notify_all()
         with self._lock:
             pending = list(self._waiting.values())
         for each in pending:
@@ -160,9 +199,19 @@ class Prefork:
             self._close_pipes()
             raise UnavailableError(f"the process that starts the workers could not start:\n{said[-2000:]}")
 
-    def _ask(self, request: dict[str, Any]) -> _Pending:
+    def _start(self, request: dict[str, Any], variables: Variables | None) -> _Pending:
+        """Start a process; while the others are held, only afterwards."""
+        with self._gate:
+            self._gate.wait_for(lambda: self._closed or not self._held_now)
+            pending = self._ask(request, variables)
+            # known to whoever holds the next time, before anybody can
+            pending.started.wait(_GRACE_S)
+        return pending
+
+    def _ask(self, request: dict[str, Any], variables: Variables | None) -> _Pending:
         with self._lock:
             self._number += 1
+            request["environment"] = dict(variables(self._number)) if variables else {}
             pending = _Pending()
             self._waiting[self._number] = pending
             assert self._process.stdin is not None
@@ -182,6 +231,7 @@ class Prefork:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(pending.pid, number)
+                    os.killpg(pending.pid, signal.SIGCONT)  # one that is held does not see what it is sent
                 if pending.done.wait(_GRACE_S):
                     break
             with suppress(ProcessLookupError, PermissionError):
@@ -224,6 +274,26 @@ class _Pending:
         self.pid: int | None = None
         self.code: int | None = None
         self.started, self.done = threading.Event(), threading.Event()
+        self.clock = Stopwatch()
+
+
+def _ended_within(pending: _Pending, limit_s: float) -> bool:
+    """Wait for a process's end, no longer than its clock allows; the clock stands still while it is held."""
+    while not pending.done.wait(min(max(limit_s - pending.clock.seconds, 0.01), _LOOK_S)):
+        if not pending.clock.paused and pending.clock.seconds >= limit_s:
+            return False
+    return True
+
+
+@contextmanager
+def _paused(clocks: Sequence[Stopwatch]) -> Iterator[None]:
+    for clock in clocks:
+        clock.pause()
+    try:
+        yield
+    finally:
+        for clock in clocks:
+            clock.go_on()
 
 
 # --- the server ------------------------------------------------------------------------------------
@@ -253,6 +323,7 @@ def _serve(target: str, preload: Sequence[str]) -> None:
                     continue
                 data = os.read(0, 65536)
                 if not data:
+                    _kill(running)  # whoever asked is gone, and may have left some of them held
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
@@ -281,6 +352,7 @@ def _child(request: dict[str, Any], function: Any) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(os.open(request["log"], writing, 0o644), 1)
         os.dup2(os.open(request["errors"], writing, 0o644), 2)
+        os.environ.update(request["environment"])
         if request["memory_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"], request["memory_bytes"]))
         code = function(request["arguments"]) or 0
@@ -293,6 +365,12 @@ def _child(request: dict[str, Any], function: Any) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code & 0xFF)  # house: a forked child must not run the code of its parent
+
+
+def _kill(running: dict[int, int]) -> None:
+    for pid in running:
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def _reap(running: dict[int, int]) -> None:

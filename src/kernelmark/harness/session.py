@@ -27,10 +27,12 @@ from kernelmark.records import (
     RunEnd,
     RunHeader,
     RunWriter,
+    StoredRun,
     refuse_other_caches,
 )
 from kernelmark.roofline import Profile, cpu_profile, find_profile
 from kernelmark.timing import Budget, TimingOptions
+from kernelmark.timing.turn import turn_to_time
 
 __all__ = ["Session", "SessionOptions", "current_session", "use_session"]
 
@@ -83,6 +85,18 @@ class Session:
         session = cls(replace(options, out=None))
         session.header, session.profile = header, profile
         session.moved = True
+        return session
+
+    @classmethod
+    def resuming(cls, options: SessionOptions, run: StoredRun) -> Session:
+        """Go on with a run that was cut short: its header holds, and its rows are here.
+
+        Raises:
+            RecordError: it has ended, or cannot be written.
+        """
+        session = cls(options, command=run.header.command)
+        session._writer = RunWriter.reopen(run)
+        session.header, session.rows = run.header, list(run.rows)
         return session
 
     @property
@@ -144,9 +158,15 @@ class Session:
             end = RunEnd(ended=now(), rows=self._writer.rows, outcome=outcome, detail=detail)  # type: ignore[arg-type]
             self._writer.end(end)
 
+    def suspend(self) -> None:
+        """Leave the run without an end mark, so that it can be gone on with; nothing can be recorded meanwhile."""
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+
     def _find_profile(self, record: DeviceRecord) -> tuple[str, ...]:
         """Look up the device's ceilings; gives what a reader must know where there are none."""
-        if self.options.verify_only or not self.options.ceilings:
+        if not self.options.ceilings:
             return ()
         try:
             found = find_profile(record)
@@ -159,7 +179,7 @@ class Session:
     def _describe(self) -> RunHeader:
         options, budget = self.options, self.options.budget
         device, record = self.device, self.device.describe()
-        probe, doubt = (None, "") if options.verify_only else _probe(device, options.cache)
+        probe, notes = self._measure_device(device, record)
         return RunHeader(
             format_version=FORMAT_VERSION,
             run=run_name(),
@@ -179,8 +199,18 @@ class Session:
                 verify_only=options.verify_only,
             ),
             probe=probe,
-            notes=tuple(note for note in (doubt, *self._find_profile(record)) if note),
+            notes=tuple(filter(None, notes)),
         )
+
+    def _measure_device(
+        self, device: Device, record: DeviceRecord
+    ) -> tuple[ProbeReading | None, tuple[str, ...]]:
+        """Read the caches' probe, and look the ceilings up; a run that times nothing needs neither."""
+        if self.options.verify_only:
+            return None, ()
+        with turn_to_time():
+            probe, doubt = _probe(device, self.options.cache)
+            return probe, (doubt, *self._find_profile(record))
 
 
 def _probe(device: Device, cache: Cache) -> tuple[ProbeReading | None, str]:

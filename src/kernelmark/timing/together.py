@@ -28,6 +28,7 @@ from kernelmark.timing.passes import (
 from kernelmark.timing.reading import Conditions, build_timing
 from kernelmark.timing.schedule import schedule
 from kernelmark.timing.timer import Call, Samples, Timer
+from kernelmark.timing.turn import turn_to_time
 
 __all__ = ["AfterPass", "time_together"]
 
@@ -58,6 +59,8 @@ def time_together(
 ) -> dict[str, Timing]:
     """Time ``calls`` under the same conditions, interleaved in blocks of passes A B C C B A.
 
+    Where turns are handed out (:mod:`kernelmark.timing.turn`), all of it is one turn, and the notes say what was held.
+
     Args:
         calls: What to time, by name; the order is the order in the first half of a block.
         device: Where the calls run.
@@ -73,7 +76,7 @@ def time_together(
     if not calls:
         raise UsageError("there is nothing to time: give at least one call")
     options = options or TimingOptions()
-    with opened(timer, device):
+    with turn_to_time() as held, opened(timer, device):
         flush = device.flusher() if options.cache is Cache.COLD else None
         rounds = {name: Round(call, reset_then_flush(call.reset, flush)) for name, call in calls.items()}
         loop = Passes(device, timer, after_pass, options.count_copies)
@@ -104,6 +107,7 @@ def time_together(
                     *own_notes[name],
                     *counts[name].notes,
                     *_lead_in_notes(options, counts[name].per_pass),
+                    *([held] if held else []),
                 ),
             ),
         )
