@@ -16,7 +16,16 @@ import click
 
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import UsageError
-from kernelmark.kernelbench.driver import DriverOptions, Ended, drive, read_outcomes
+from kernelmark.kernelbench.driver import (
+    DEFAULT_MEMORY_BYTES,
+    DEFAULT_TIME_S,
+    DEFAULT_TIME_TIMED_S,
+    DriverOptions,
+    Ended,
+    drive,
+    header_of,
+)
+from kernelmark.kernelbench.results import begin, finish, read_suite_run
 from kernelmark.kernelbench.statuses import (
     Outcome,
     Status,
@@ -33,6 +42,8 @@ __all__ = ["kernelbench"]
 
 _TARGET = "kernelmark.cli:kernel_bench"
 _PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.mlir.front.run", "kernelmark.cli.model")
+_ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Lets torch count GPUs without opening the driver, which a process that is forked afterwards could not use."""
 _OWN = "own"
 _LEVELS = ("level1", "level2", "level3")
 _CI = (
@@ -46,7 +57,7 @@ _CI = (
     "level3/1_",
 )
 """One kernel of each of the pipelines that matter most, and one of each level."""
-_SHORT_S, _LONG_S = 60.0, 300.0
+_GIB = 1 << 30
 
 
 @click.command(
@@ -78,10 +89,28 @@ _SHORT_S, _LONG_S = 60.0, 300.0
 @click.option("--smoke-test", is_flag=True, help="Run every kernel with the plain lowering to loops.")
 @click.option("--ci", is_flag=True, help="Only a short list: one kernel of each kind.")
 @click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Kernels at a time, untimed."
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="cpu, cuda, or auto: a GPU has no MLIR, but the others.",
 )
-@click.option("--timeout", type=click.FloatRange(1), help="Seconds that a kernel may take.")
-@click.option("--memory", type=click.FloatRange(0.5), default=8.0, show_default=True, help="GiB it may take.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Kernels at a time; one of them is timed, and the others are held meanwhile.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    help=f"Seconds that a kernel may take: otherwise {DEFAULT_TIME_S:g}, with --benchmark {DEFAULT_TIME_TIMED_S:g}.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(0.5),
+    help=f"GiB of address space that it may take: otherwise {DEFAULT_MEMORY_BYTES // _GIB}, on a CPU.",
+)
 @click.option(
     "--expect", type=click.Path(path_type=Path), help="A kept list of statuses that may not get worse."
 )
@@ -98,9 +127,10 @@ def kernelbench(ctx: click.Context, /, **given: Any) -> None:
         return
     expected = read_expected(given["expect"]) if given["expect"] else None
     options = _options(given, root, tuple(ctx.args))
-    done = _done(options, resume=given["resume"])
+    done = _begin(entries, options, resume=given["resume"])
     outcomes = _run(entries, options, done, quiet=given["quiet"])
     click.echo()
+    _report(options)
     for line in summary(outcomes):
         click.echo(line)
     if given["keep"]:
@@ -154,12 +184,8 @@ def _check_root(root: Path, entries: Sequence[Entry]) -> None:
 
 
 def _options(given: dict[str, Any], root: Path, extra: tuple[str, ...]) -> DriverOptions:
-    limit_s = given["timeout"] or (_LONG_S if given["benchmark"] else _SHORT_S * 2)
-    jobs = given["jobs"]
-    if given["benchmark"] and jobs > 1:
-        raise UsageError(
-            f"--jobs {jobs} with --benchmark: what is timed needs the machine to itself; leave one of them out"
-        )
+    device = _device(given["device"])
+    limit_s = given["timeout"] or (DEFAULT_TIME_TIMED_S if given["benchmark"] else DEFAULT_TIME_S)
     return DriverOptions(
         root=root,
         out=given["out"],
@@ -169,20 +195,52 @@ def _options(given: dict[str, Any], root: Path, extra: tuple[str, ...]) -> Drive
         smoke=given["smoke_test"],
         torch_compile=given["torch_compile"],
         infer_shapes=given["infer_shapes"],
-        jobs=jobs,
-        limits=Limits(time_s=limit_s, memory_bytes=int(given["memory"] * (1 << 30))),
+        jobs=given["jobs"],
+        device=device,
+        limits=Limits(time_s=limit_s, memory_bytes=_memory(given["memory"], device)),
         extra=extra,
     )
 
 
-def _done(options: DriverOptions, *, resume: bool) -> tuple[Outcome, ...]:
-    """Give what an earlier run in the same folder found; a new run starts with nothing."""
-    if resume:
-        return read_outcomes(options.out)
-    kept = options.out / "outcomes.jsonl"
-    if kept.exists():
-        kept.unlink()
-    return ()
+def _device(name: str) -> str:
+    """Give the device by its own name; only ``auto`` needs torch to tell."""
+    if name == "cpu":
+        return name
+    from kernelmark.device import resolve_device
+
+    return resolve_device(name)
+
+
+def _memory(gib: float | None, device: str) -> int | None:
+    if device == "cpu":
+        return DEFAULT_MEMORY_BYTES if gib is None else int(gib * _GIB)
+    if gib is not None:
+        raise UsageError(
+            f"--memory {gib:g} with --device {device}: the limit is one of address space, of which a GPU's driver"
+            " maps as much as there is memory of all kinds; leave --memory out"
+        )
+    return None
+
+
+def _begin(entries: Sequence[Entry], options: DriverOptions, *, resume: bool) -> tuple[Outcome, ...]:
+    from kernelmark.harness.provenance import now, run_name
+
+    command = (Path(sys.argv[0]).name, *sys.argv[1:])
+    header = header_of(options, command, run=run_name(), started=now())
+    return begin(options.out, header, [entry.kernel for entry in entries], resume=resume)
+
+
+def _report(options: DriverOptions) -> None:
+    """Keep the reports beside the run, and show it where there are times to show."""
+    from kernelmark.harness.provenance import now
+    from kernelmark.kernelbench.suite_report import render_suite, write_suite_reports
+    from kernelmark.report import Format
+
+    finish(options.out, now())
+    page, *_ = write_suite_reports(options.out)
+    if options.benchmark:
+        click.echo(render_suite(read_suite_run(options.out), Format.CONSOLE))
+    click.echo(f"the report is {page}")
 
 
 def _run(
@@ -198,7 +256,7 @@ def _run(
         why = f": {ended.outcome.message}" if ended.outcome.message else ""
         click.echo(f"[{number}/{total}] {ended.entry.kernel}: {ended.outcome.status}{why}")
 
-    with Prefork(_TARGET, preload=_PRELOAD) as server:
+    with Prefork(_TARGET, preload=_PRELOAD, environment=_ENVIRONMENT) as server:
         return drive(entries, options, server, on_end=show, done=done)
 
 

@@ -1,4 +1,4 @@
-"""``kernelmark report``: renders a stored run again. Parses, calls :mod:`kernelmark.report`, writes."""
+"""``kernelmark report``: renders a stored run again, or a suite's. Parses, calls what renders it, writes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kernelmark.errors import UsageError
 from kernelmark.records import StoredRun, read_run
 from kernelmark.report import Format, console_report, render, write_report
 
@@ -26,17 +27,48 @@ __all__ = ["report"]
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout."
 )
-def report(run: Path, format_name: str, output: Path | None) -> None:
-    """Render the stored run RUN again: its folder, or the records.jsonl in it."""
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Of two runs of a suite: what is not as it was in this other one.",
+)
+def report(run: Path, format_name: str, output: Path | None, against: Path | None) -> None:
+    """Render the stored run RUN again: its folder, or the records.jsonl in it, or the folder of a suite's run."""
+    from kernelmark.kernelbench.suite_report import is_suite_run
+
+    chosen = Format(format_name)
+    if is_suite_run(run):
+        _suite(run, against, chosen, output)
+        return
+    if against is not None:
+        raise UsageError(f"--against compares two runs of `kernelmark kernelbench`, and {run} is none")
     stored = read_run(run)
     _warn(stored)
-    chosen = Format(format_name)
     if output is not None:
         write_report(output, render(stored, chosen))
     elif chosen is Format.CONSOLE and sys.stdout.isatty():
         _show(stored)
     else:
         click.echo(render(stored, chosen), nl=False)
+
+
+def _suite(run: Path, against: Path | None, chosen: Format, output: Path | None) -> None:
+    from kernelmark.kernelbench.results import read_suite_run
+    from kernelmark.kernelbench.suite_report import render_against, render_suite
+
+    stored = read_suite_run(run)
+    if stored.header.ended is None:
+        click.echo("warning: the run did not come to its end, so kernels may be missing", err=True)
+    text = (
+        render_suite(stored, chosen)
+        if against is None
+        else render_against(stored, read_suite_run(against), chosen)
+    )
+    if output is not None:
+        write_report(output, text)
+    else:
+        click.echo(text, nl=False)
 
 
 def _warn(stored: StoredRun) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernelmark.device.fake import FakeDevice
     from kernelmark.device.memory import is_out_of_memory
     from kernelmark.device.probe import flush_verdict, measure_probe, probe_verdict
-    from kernelmark.device.select import open_device
+    from kernelmark.device.select import open_device, resolve_device
 
 __all__ = [
     "AcceleratorDevice",
@@ -32,6 +32,7 @@ __all__ = [
     "measure_probe",
     "open_device",
     "probe_verdict",
+    "resolve_device",
 ]
 
 _HOME = {
@@ -44,6 +45,7 @@ _HOME = {
     "measure_probe": "probe",
     "open_device": "select",
     "probe_verdict": "probe",
+    "resolve_device": "select",
 }
 """Public name → the module of this package that holds it."""
 

@@ -7,7 +7,7 @@ import re
 from kernelmark.device.base import Device
 from kernelmark.errors import UnavailableError, UsageError
 
-__all__ = ["open_device"]
+__all__ = ["open_device", "resolve_device"]
 
 _NAME = re.compile(r"([a-z]+)(?::([0-9]{1,4}))?")
 
@@ -37,6 +37,18 @@ def open_device(name: str | None = None) -> Device:
 
         return AcceleratorDevice(kind, index)
     raise UnavailableError(f"no device {name!r} here; there is {_listed()}")
+
+
+def resolve_device(name: str | None = None) -> str:
+    """Give the name of the device that :func:`open_device` would open, such as ``cuda:0``, and open nothing.
+
+    Raises:
+        UsageError: the name is not written like a device's.
+    """
+    kind, index = _parse(name or "auto")
+    if kind == "auto":
+        kind = next(iter(_kinds()))
+    return kind if kind == "cpu" and index == 0 else f"{kind}:{index}"
 
 
 def _parse(name: str) -> tuple[str, int]:

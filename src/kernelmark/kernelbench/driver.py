@@ -1,27 +1,55 @@
 """Runs the kernels of a suite, each in a process of its own, and says what became of each; always to the end.
 
 A process runs the command for one model with the entry's sizes. The driver reads its exit status and its error
-message, nothing else of it, and keeps each outcome as it comes, so that a run can be taken up again.
+message, nothing else of it, and keeps each outcome as it comes, so that a run can be taken up again. Where several
+run at once and are timed, one at a time is, and the others are held meanwhile.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kernelmark.errors import UsageError
+from kernelmark.kernelbench.results import (
+    OUTCOMES,
+    SuiteHeader,
+    kernel_folder,
+    log_name,
+    read_outcomes,
+)
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.kernelbench.suite import Entry, Sizes
+from kernelmark.kernelbench.turns import Turns
 from kernelmark.prefork import Finished, Limits, Prefork, errors_beside
 
-__all__ = ["DriverOptions", "Ended", "arguments_for", "drive", "outcome_of", "read_outcomes"]
+__all__ = [
+    "DEFAULT_MEMORY_BYTES",
+    "DEFAULT_TIME_S",
+    "DEFAULT_TIME_TIMED_S",
+    "DriverOptions",
+    "Ended",
+    "arguments_for",
+    "drive",
+    "header_of",
+    "outcome_of",
+    "read_outcomes",
+]
 
-OUTCOMES = "outcomes.jsonl"
+DEFAULT_TIME_S, DEFAULT_TIME_TIMED_S = 120.0, 300.0
+"""Seconds that a kernel may take where it is only checked, and where it is timed too. The slowest kernels of the
+suites take a third of them on two cores."""
+DEFAULT_MEMORY_BYTES = 8 << 30
+"""Address space. A kernel's process maps 2 to 3 GB before it has a tensor, most of them libraries."""
+
+
 _SMOKE_PIPELINE = "loops"
 _SHOWN = 300
 
@@ -42,7 +70,9 @@ class DriverOptions:
     torch_compile: bool = False
     infer_shapes: bool = False
     jobs: int = 1
-    limits: Limits = field(default_factory=lambda: Limits(time_s=300.0, memory_bytes=8 << 30))
+    device: str = "cpu"
+    """What the kernels run on; anything but the CPU has no limit of address space, of which CUDA maps all there is."""
+    limits: Limits = field(default_factory=lambda: Limits(DEFAULT_TIME_TIMED_S, DEFAULT_MEMORY_BYTES))
     extra: tuple[str, ...] = ()
     """Handed on to the command for one model as they are."""
 
@@ -84,9 +114,11 @@ def arguments_for(entry: Entry, options: DriverOptions) -> list[str]:
             arguments += ["--bytes", str(run.bytes)]
     if options.torch_compile:
         arguments += ["--torch-compile"]
+    if options.device != "cpu":
+        arguments += ["--device", options.device]
     if entry.tolerances is not None:
         arguments += ["--atol", repr(entry.tolerances.atol), "--rtol", repr(entry.tolerances.rtol)]
-    arguments += ["--out", str(options.out / "kernels" / _name(entry))]
+    arguments += ["--out", str(kernel_folder(options.out, entry.kernel))]
     return [*arguments, *options.extra]
 
 
@@ -110,14 +142,17 @@ def drive(
     def one(entry: Entry) -> Outcome:
         if entry.kernel in known:
             return known[entry.kernel]
-        ended = _run(entry, options, server)
+        ended = _run(entry, options, server, turns)
         with turn:
             with open(options.out / OUTCOMES, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(asdict(ended.outcome)) + "\n")
             on_end(ended)
         return ended.outcome
 
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with ExitStack() as stack:
+        together = options.benchmark and options.jobs > 1
+        turns = stack.enter_context(Turns(server)) if together else None
+        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
         futures = [pool.submit(one, entry) for entry in entries]
         try:
             return tuple(future.result() for future in futures)
@@ -128,20 +163,25 @@ def drive(
             raise
 
 
-def read_outcomes(out: Path) -> tuple[Outcome, ...]:
-    """Read the outcomes of an earlier run, the last of each kernel; a line cut short by a kill is left out."""
-    file = out / OUTCOMES
-    if not file.is_file():
-        return ()
-    found: dict[str, Outcome] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            value = json.loads(line)
-            outcome = Outcome(**{**value, "status": Status(value["status"])})
-        except (ValueError, TypeError, KeyError):
-            continue
-        found[outcome.kernel] = outcome
-    return tuple(found.values())
+def header_of(options: DriverOptions, command: Sequence[str], *, run: str, started: str) -> SuiteHeader:
+    """Describe a run for its folder."""
+    return SuiteHeader(
+        run=run,
+        started=started,
+        command=tuple(command),
+        root=str(options.root),
+        dtype=options.dtype,
+        sizes=options.sizes,
+        device=options.device,
+        benchmark=options.benchmark,
+        smoke=options.smoke,
+        torch_compile=options.torch_compile,
+        infer_shapes=options.infer_shapes,
+        jobs=options.jobs,
+        time_limit_s=options.limits.time_s,
+        memory_limit_bytes=options.limits.memory_bytes,
+        extra=options.extra,
+    )
 
 
 def outcome_of(entry: Entry, ended: Finished, *, limit_s: float) -> Outcome:
@@ -150,7 +190,7 @@ def outcome_of(entry: Entry, ended: Finished, *, limit_s: float) -> Outcome:
     return Outcome(entry.kernel, entry.pipeline, status, message[:_SHOWN], round(ended.wall_s, 2))
 
 
-def _run(entry: Entry, options: DriverOptions, server: Prefork) -> Ended:
+def _run(entry: Entry, options: DriverOptions, server: Prefork, turns: Turns | None) -> Ended:
     if entry.dtypes and options.dtype not in entry.dtypes:
         message = f"the suite has it in {', '.join(entry.dtypes)} only"
         outcome = Outcome(entry.kernel, entry.pipeline, Status.UNAVAILABLE, message)
@@ -166,8 +206,11 @@ def _run(entry: Entry, options: DriverOptions, server: Prefork) -> Ended:
             "",
             3,
         )
-    log = options.out / "logs" / f"{_name(entry)}.txt"
-    finished = server.run(arguments, log=log, limits=options.limits)
+    log = options.out / "logs" / f"{log_name(entry.kernel)}.txt"
+    # of an earlier run, or of one that was cut short: a folder holds one run
+    shutil.rmtree(kernel_folder(options.out, entry.kernel), ignore_errors=True)
+    variables = turns.variables if turns is not None else None
+    finished = server.run(arguments, log=log, limits=options.limits, variables=variables)
     outcome = outcome_of(entry, finished, limit_s=options.limits.time_s)
     output, errors = (file.read_text(errors="replace") for file in (log, errors_beside(log)))
     return Ended(entry, outcome, tuple(arguments), output, errors, finished.code)
@@ -203,7 +246,3 @@ def _judge(ended: Finished, limit_s: float) -> tuple[Status, str]:
     return {1: Status.WRONG, 2: Status.UNAVAILABLE, 3: Status.UNAVAILABLE}.get(
         ended.code, Status.CRASH
     ), message
-
-
-def _name(entry: Entry) -> str:
-    return entry.kernel.removesuffix(".py").replace("/", "-")

@@ -18,7 +18,7 @@ from kernelmark.report.plain import one_line, visible
 from kernelmark.report.remarks import check_counts, remarks
 from kernelmark.units import TimeScale, format_percent, significant
 
-__all__ = ["code", "escape", "escape_line", "markdown_report"]
+__all__ = ["code", "escape", "escape_line", "markdown_report", "table"]
 
 _SPECIAL = re.compile(r"[\\`*|~$]|<(?=[A-Za-z/!?])|&(?=[#\w]+;)|\](?=[(\[])|(?<![^\W_])_|_(?![^\W_])")
 """What opens or closes something inside a line: an underscore inside a word does not, nor a bracket alone."""
@@ -44,7 +44,7 @@ def markdown_report(run: StoredRun) -> str:
     parts = [
         f"# Kernel benchmark on {escape(run.header.device.name)}",
         *_opening(run),
-        _table(("", ""), [(f"**{label}**", escape(one_line(text))) for label, text in run_facts(run)]),
+        table(("", ""), [(f"**{label}**", escape(one_line(text))) for label, text in run_facts(run)]),
         *_how_to_read(run.rows),
         *_ops(run.rows),
         *_checks(run.rows),
@@ -75,6 +75,12 @@ def code(text: str) -> str:
     if not shown or shown != shown.strip() or any(char in shown for char in "`|\\"):
         return escape(text)
     return f"`{shown}`"
+
+
+def table(headings: Sequence[str], cells: Iterable[Sequence[str]], aligns: Sequence[Align] = ()) -> str:
+    """Lay out a table; the texts are escaped already."""
+    rules = ["---:" if align is Align.RIGHT else "---" for align in aligns] or ["---"] * len(headings)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rules, *cells))
 
 
 # --- the parts of the document ---------------------------------------------------------------------------
@@ -120,14 +126,14 @@ def _case(case: CaseRows, columns: Sequence[Column]) -> Iterator[str]:
     yield f"### {code(case.case)}"
     params = param_texts(case.params)
     if params:
-        yield _table([escape(name) for name in params], [[code(value) for value in params.values()]])
+        yield table([escape(name) for name in params], [[code(value) for value in params.values()]])
     numbers: dict[str, int] = {}
     for row in case.rows:
         for note in row_notes(row):
             numbers.setdefault(note, len(numbers) + 1)
     scale = case.scale
     cells = [[_cell(column, row, scale, numbers) for column in columns] for row in case.rows]
-    yield _table([column.heading for column in columns], cells, [column.align for column in columns])
+    yield table([column.heading for column in columns], cells, [column.align for column in columns])
     if numbers:
         yield "\n".join(f"{number}. {escape_line(note)}" for note, number in numbers.items())
     yield from _kernels(case)
@@ -159,7 +165,7 @@ def _kernels(case: CaseRows) -> Iterator[str]:
     if cells:
         yield "<details><summary>What ran on the device</summary>"
         headings = ("implementation", "name", "kind", "per call", "share of device busy")
-        yield _table(headings, cells, (*[Align.LEFT] * 3, *[Align.RIGHT] * 2))
+        yield table(headings, cells, (*[Align.LEFT] * 3, *[Align.RIGHT] * 2))
         yield "</details>"
 
 
@@ -167,7 +173,7 @@ def _checks(rows: Sequence[Row]) -> Iterator[str]:
     if rows:
         yield "## Checks"
         cells = [(check.value, str(count)) for check, count in check_counts(rows).items()]
-        yield _table(("check", "rows"), cells, (Align.LEFT, Align.RIGHT))
+        yield table(("check", "rows"), cells, (Align.LEFT, Align.RIGHT))
 
 
 def _remarks(run: StoredRun) -> Iterator[str]:
@@ -177,11 +183,6 @@ def _remarks(run: StoredRun) -> Iterator[str]:
         yield "Nothing in the record makes this run suspicious."
         return
     yield "\n".join(f"- **{remark.subject}**: {escape(remark.text)}" for remark in found)
-
-
-def _table(headings: Sequence[str], cells: Iterable[Sequence[str]], aligns: Sequence[Align] = ()) -> str:
-    rules = ["---:" if align is Align.RIGHT else "---" for align in aligns] or ["---"] * len(headings)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rules, *cells))
 
 
 def _counted(number: int, thing: str) -> str:
