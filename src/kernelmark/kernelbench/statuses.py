@@ -21,6 +21,8 @@ class Status(StrEnum):
     """How a kernel ended, from best to worst."""
 
     VERIFIED = "verified"
+    UNVERIFIED = "unverified"
+    """Nothing wrong was found, and nothing vouches for it: wrong answers would pass too, or no time can be trusted."""
     WRONG = "wrong"
     RUN_FAILURE = "run failure"
     COMPILE_FAILURE = "compile failure"

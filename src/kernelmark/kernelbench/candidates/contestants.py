@@ -1,0 +1,118 @@
+"""What is timed: the candidate, the problem's model as it is, and the same compiled; all on the same arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernelmark.device import is_out_of_memory
+from kernelmark.errors import DeviceMemoryError, ImplementationError, KernelmarkError
+from kernelmark.harness import Implementation, Unavailable
+from kernelmark.kernelbench.candidates.conduct import Conduct
+from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
+from kernelmark.kernelbench.candidates.problem import Problem, in_mode
+from kernelmark.mlir.ingress import make_model
+from kernelmark.verify import check_outputs
+
+__all__ = ["load_candidate", "make_baselines", "ours", "raising_its_own", "share_weights"]
+
+
+def load_candidate(job: Job, problem: Problem, device: str) -> tuple[torch.nn.Module, str]:
+    """Import a candidate, make its ``ModelNew`` and give it the problem's weights; with what was not shared.
+
+    Raises:
+        ModelFileError: it lacks the class, or its own code raised.
+    """
+    settings = job.settings
+    model = make_model(
+        job.candidate,
+        name="ModelNew",
+        init_args=job.init_args,
+        element=settings.element,
+        seed=settings.seed,
+    )
+    in_mode(model.to(device), settings.mode)
+    return model, share_weights(problem.model, model)
+
+
+def share_weights(source: torch.nn.Module, target: torch.nn.Module) -> str:
+    """Copy parameters and buffers whose names and shapes agree; say which do not, blank where all do."""
+    theirs, mine = source.state_dict(), target.state_dict()
+    agreeing = [name for name in theirs if name in mine and theirs[name].shape == mine[name].shape]
+    for name in agreeing:
+        mine[name].copy_(theirs[name])
+    parts = [
+        f"{whose} {', '.join(left)}"
+        for whose, left in (
+            ("Model's", [name for name in theirs if name not in agreeing]),
+            ("ModelNew's", [name for name in mine if name not in agreeing]),
+        )
+        if left
+    ]
+    if not parts:
+        return ""
+    return f"weights not shared, since names or shapes differ: {'; '.join(parts)}; both were made with the same seed"
+
+
+def ours(model: torch.nn.Module, problem: Problem, conduct: Conduct) -> Implementation:
+    """Give the candidate as the engine runs it: on inputs that it has never seen before each call."""
+    return _implementation(model, problem, "ModelNew", breach=conduct.breach)
+
+
+def make_baselines(job: Job, problem: Problem) -> dict[str, Implementation | Unavailable]:
+    """Make the baselines; the compiled one is compiled here, before a candidate is there to see it."""
+    made: dict[str, Implementation | Unavailable] = {}
+    for baseline in job.settings.baselines:
+        if baseline is Baseline.EAGER:
+            made[baseline] = _implementation(problem.model, problem, "torch eager")
+        else:
+            made[baseline] = _inductor(problem)
+    return made
+
+
+def _inductor(problem: Problem) -> Implementation | Unavailable:
+    function: Any = torch.compile(problem.model)
+    inputs = problem.draws.arguments
+    try:
+        function(*inputs)
+        problem.draws.renew()
+        drawn = problem.draws.now()
+        given = function(*drawn)  # guards on what the first call made are compiled for in the second
+        verdict = check_outputs(given, problem.answer(*problem.draws.now()), problem.declaration)
+    except Exception as error:  # noqa: BLE001 - eager works, so whatever this is comes from compiling
+        return Unavailable(f"torch.compile failed: {_named(error)}")
+    if not verdict.passed:
+        return Unavailable(f"its answer is not eager's: {' '.join(verdict.message.split())}")
+    return _implementation(function, problem, "torch inductor")
+
+
+def raising_its_own(error: Exception, case_id: str) -> KernelmarkError:
+    """Turn what a candidate raised when it was called into the error that the engine gives for it."""
+    if isinstance(error, KernelmarkError):
+        return error
+    if is_out_of_memory(error):
+        return DeviceMemoryError(f"{case_id}: {CANDIDATE} ran out of memory: {_named(error)}")
+    return ImplementationError(f"{case_id}: {CANDIDATE} raised {_named(error)}")
+
+
+def _implementation(
+    function: Callable[..., Any], problem: Problem, backend: str, *, breach: Callable[[], str] | None = None
+) -> Implementation:
+    draws = problem.draws
+    if not draws.arguments:
+        return Implementation(run=function, backend=backend, breach=breach)
+    return Implementation(
+        run=function,
+        args=draws.arguments,
+        reset=draws.renew,
+        drawn=draws.now,
+        breach=breach,
+        backend=backend,
+    )
+
+
+def _named(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
