@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelmark.mlir.front.request import Baseline, Dump, Mode, ModelRequest, parse_baselines
-    from kernelmark.mlir.front.run import ModelRun, run_model
+    from kernelmark.mlir.front.result import ModelRun
+    from kernelmark.mlir.front.run import run_model
 
 __all__ = ["Baseline", "Dump", "Mode", "ModelRequest", "ModelRun", "parse_baselines", "run_model"]
 
@@ -19,7 +20,7 @@ _HOME = {
     "Dump": "request",
     "Mode": "request",
     "ModelRequest": "request",
-    "ModelRun": "run",
+    "ModelRun": "result",
     "parse_baselines": "request",
     "run_model": "run",
 }

@@ -20,7 +20,14 @@ from kernelmark.mlir.front.state import State, cloned, plain_inputs
 from kernelmark.mlir.packing import ALIGNMENT
 from kernelmark.mlir.signature import Role
 
-__all__ = ["bound_code", "inductor", "plain_call", "reference_of", "through_torch_compile"]
+__all__ = [
+    "bound_code",
+    "compiled_by_inductor",
+    "inductor",
+    "plain_call",
+    "reference_of",
+    "through_torch_compile",
+]
 
 Function = Callable[..., Any]
 
@@ -122,13 +129,21 @@ def through_torch_compile(
 
 def inductor(model: torch.nn.Module, state: State) -> Implementation | Unavailable:
     """Compile ``model`` with torch's own compiler, now; or say why that cannot be had here."""
+    function = compiled_by_inductor(model, state)
+    if isinstance(function, Unavailable):
+        return function
+    return plain_call(function, state, backend="torch inductor")
+
+
+def compiled_by_inductor(model: torch.nn.Module, state: State) -> Function | Unavailable:
+    """Give the function that torch's own compiler makes of ``model``; or say why that cannot be had here."""
     function: Any = torch.compile(model)
     try:
         _call_once(function, state)
         _call_once(function, state)  # guards on what the first call made are compiled for in the second
     except Exception as error:  # noqa: BLE001 - eager works, so whatever this is comes from compiling
         return Unavailable(f"torch.compile failed: {_named(error)}")
-    return plain_call(function, state, backend="torch inductor")
+    return function
 
 
 def _call_once(function: Function, state: State) -> None:

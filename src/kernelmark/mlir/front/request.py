@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
 from kernelmark.manifest.near import listing, suggestion
 from kernelmark.mlir.building import DEFAULT_PIPELINE
@@ -62,6 +63,8 @@ class ModelRequest:
     roots: tuple[Path, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     """Values of the schedule's parameters, as text."""
+    device: str = "cpu"
+    """``cpu``, a device of torch such as ``cuda:1``, or ``auto``; code is compiled for the CPU only."""
     element: Element | None = None
     """What floats are converted to; ``None`` leaves the model as it is."""
     inputs: tuple[InputSpec | Literal, ...] | None = None
@@ -110,6 +113,14 @@ class ModelRequest:
     def case_id(self) -> str:
         """What is compared."""
         return f"{self.name} {self.element}" if self.element else self.name
+
+    def resolve_device(self) -> str:
+        """Give the device's own name.
+
+        Raises:
+            UsageError: it is not written like a device's.
+        """
+        return "cpu" if self.device == "cpu" else resolve_device(self.device)
 
     def resolve_target(self) -> Target:
         """Find out what to make code for.

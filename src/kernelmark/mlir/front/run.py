@@ -16,7 +16,6 @@ import torch
 from kernelmark.errors import ModelError, VerificationError
 from kernelmark.harness import (
     Case,
-    Comparison,
     Implementation,
     Session,
     SessionOptions,
@@ -39,8 +38,9 @@ from kernelmark.mlir.front.contestants import (
     through_torch_compile,
 )
 from kernelmark.mlir.front.request import Baseline, Dump, Mode, ModelRequest
-from kernelmark.mlir.front.second_draw import second_draw
+from kernelmark.mlir.front.result import OURS, ModelRun
 from kernelmark.mlir.front.state import State, plain_inputs
+from kernelmark.mlir.front.two_draws import Binder, Contestant, Draws, draw_twice
 from kernelmark.mlir.front.work import ModelWork, count_work
 from kernelmark.mlir.heap import keep_large_blocks
 from kernelmark.mlir.ingress import LoadedModel, load_model, require_output
@@ -58,33 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OURS", "ModelRun", "run_model"]
 
-OURS = "mlir"
-"""What the row of the compiled model is called."""
-
 _BLOCKS = 10
-
-Binder = Callable[[tuple[Any, ...], State], Implementation]
-"""Makes an implementation of the compiled code for inputs and a state."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRun:
-    """What one model's run found."""
-
-    request: ModelRequest
-    comparison: Comparison
-    tolerance: Tolerance
-    seconds: Mapping[Stage, float]
-    """What each stage of compiling took; none of it is in a call."""
-    work: ModelWork | None
-    """None where nothing was timed."""
-    folder: Path | None
-    """Where the run is kept."""
-
-    @property
-    def ours(self) -> Row:
-        """The row of the compiled model."""
-        return self.comparison.row(OURS)
 
 
 def run_model(
@@ -109,6 +83,9 @@ def run_model(
         VerificationError: the compiled model's answer is wrong; nothing was timed. The rows are recorded.
         TimingError: the instrument cannot vouch for a reading.
     """
+    device = request.resolve_device()
+    if device != "cpu":
+        return _on_device(request, device, tuple(command), tell)
     target = request.resolve_target()
     bindings("ir")  # where torch-mlir is missing, that is told before a model's file runs
     if request.element is not None:
@@ -138,6 +115,22 @@ def run_model(
     return run
 
 
+def _on_device(
+    request: ModelRequest, device: str, command: tuple[str, ...], tell: Callable[[str], None]
+) -> ModelRun:
+    from kernelmark.mlir.front.on_device import run_on_device
+
+    session = Session(_session_options(request, device), command=command)
+    outcome = "failed"
+    try:
+        run = run_on_device(request, device, session, tell)
+        outcome = "completed"
+    finally:
+        session.close(outcome)
+        _write_reports(session.folder)
+    return run
+
+
 @dataclass(slots=True)
 class _Run:
     """One run and what it has made so far."""
@@ -151,6 +144,8 @@ class _Run:
     malloc: Mapping[str, str]
     inputs: tuple[Any, ...] = ()
     seconds: dict[Stage, float] = field(default_factory=dict)
+    draws: str = ""
+    """On how many draws of the inputs the answer is checked."""
     threads: int = 1
     """How many the code uses, which is one where nothing in it is worth another."""
 
@@ -170,10 +165,19 @@ class _Run:
         case = None
         try:
             bind = self._compiled(model, state)
+            draws = self._draw_twice(model, state)
             case = self._case(request.case_id, self.inputs, state, rule)
             ours = bind(self.inputs, state)
             self.tell("Running the benchmark..." if request.benchmark else "Executing the module...")
-            self._check_second_draw(bind, state, rule)
+            contestant = Contestant(
+                OURS,
+                request.case_id,
+                "cpu",
+                bind,
+                lambda case_id, inputs, state: self._case(case_id, inputs, state, rule),
+                self.session.record,
+            )
+            contestant.check_second_draw(draws, self.inputs, state)
             work = self._work(state) if request.benchmark else None
             plan = make_plan(case, (OURS, ours), self._baselines(model, state))
             comparison = run_plan(plan, self.session, op=work)
@@ -188,6 +192,18 @@ class _Run:
             if case is not None:
                 case.release()
         return ModelRun(request, comparison, rule, self.seconds, work, self.session.folder)
+
+    def _draw_twice(self, model: torch.nn.Module, state: State) -> Draws:
+        request = self.request
+        draws = draw_twice(
+            reference_of(model, state),
+            self.inputs,
+            seed=request.seed,
+            wanted=request.second_draw,
+            tell=self.tell,
+        )
+        self.draws = str(draws)
+        return draws
 
     # --- ours ---------------------------------------------------------------------------------------
 
@@ -254,6 +270,7 @@ class _Run:
         reference = reference_of(self.loaded.model, state)
         facts = {
             **request_facts(self.request, self.loaded),
+            "draws": self.draws,
             "threads": self.threads,
             **({"openmp": str(loaded_openmp())} if self.threads > 1 else {}),
             **self.malloc,
@@ -261,44 +278,6 @@ class _Run:
         return make_case(
             case_id, inputs, reference, Exact(tolerance=rule), facts=facts, seed=self.request.seed
         )
-
-    def _check_second_draw(self, bind: Binder, state: State, rule: Tolerance) -> None:
-        """Let the engine check the code on other inputs; where it is wrong there, on the first ones before."""
-        if not self.request.second_draw:
-            return
-        drawn, why = second_draw(reference_of(self.loaded.model, state), self.inputs, seed=self.request.seed)
-        if drawn is None:
-            self.tell(f"checked on one draw of the inputs: {why}")
-            return
-        drawn = plain_inputs(drawn, ALIGNMENT)
-        other = state.for_inputs(drawn)
-        try:
-            self._check(f"{self.request.case_id} (second draw)", bind, drawn, other, rule)
-        except VerificationError as error:
-            try:
-                self._check(self.request.case_id, bind, self.inputs, state, rule)
-            except VerificationError as first:
-                self._keep(first)
-                raise
-            self._keep(error)
-            message = f"right on the first draw of the inputs, and on a second one: {error}"
-            raise type(error)(message, comparison=error.comparison) from error.__cause__
-
-    def _check(
-        self, case_id: str, bind: Binder, inputs: tuple[Any, ...], state: State, rule: Tolerance
-    ) -> None:
-        """Let the engine check the code, and time and record nothing."""
-        case = self._case(case_id, inputs, state, rule)
-        session = Session(SessionOptions(device="cpu", verify_only=True, ceilings=False))
-        try:
-            with use_session(session):
-                run_plan(make_plan(case, (OURS, bind(inputs, state)), {}), session)
-        finally:
-            case.release()
-
-    def _keep(self, error: VerificationError) -> None:
-        for row in error.comparison or ():
-            self.session.record(row)
 
     def _work(self, state: State) -> ModelWork:
         request, element = self.request, self.loaded_element
@@ -335,10 +314,10 @@ def _build_options(request: ModelRequest, target: Target) -> BuildOptions:
     )
 
 
-def _session_options(request: ModelRequest) -> SessionOptions:
+def _session_options(request: ModelRequest, device: str = "cpu") -> SessionOptions:
     count = request.iterations
     return SessionOptions(
-        device="cpu",
+        device=device,
         verify_only=not request.benchmark,
         cache=request.cache,
         budget=Budget(min_count=count, max_count=count, blocks=min(_BLOCKS, count // 2)),

@@ -220,7 +220,7 @@ def test_an_answer_that_is_right_on_one_draw_only_is_found(model_file: File, sch
 def test_that_there_is_no_second_draw_is_told(model_file: File) -> None:
     told: list[str] = []
     run_model(ModelRequest(model_file("constant"), pipeline=("loops",)), tell=told.append)
-    assert told[-1] == "checked on one draw of the inputs: it has no float input that could be drawn again"
+    assert told[0] == "checked on one draw of the inputs: it has no float input that could be drawn again"
 
 
 def test_a_tolerance_that_is_asked_for_is_the_one_that_counts(model_file: File) -> None:
