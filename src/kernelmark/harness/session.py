@@ -99,6 +99,19 @@ class Session:
         session.header, session.rows = run.header, list(run.rows)
         return session
 
+    @classmethod
+    def ended(cls, options: SessionOptions, run: StoredRun) -> Session:
+        """Look at a run that has ended: its header and rows are here, and nothing can be recorded."""
+        session = cls(replace(options, out=None), command=run.header.command)
+        session.header, session.rows = run.header, list(run.rows)
+        session._closed = True
+        return session
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be recorded."""
+        return self._closed
+
     @property
     def device(self) -> Device:
         """The device, opened when first asked for."""

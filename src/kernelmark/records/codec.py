@@ -45,7 +45,7 @@ class StoredRun:
 class RunWriter:
     """Appends records to ``folder/records.jsonl`` and syncs each one.
 
-    Build one with :meth:`create`. It never rewrites what it wrote.
+    Build one with :meth:`create`, or for a run that was cut short with :meth:`reopen`. It never rewrites what it wrote.
     """
 
     path: Path
@@ -85,6 +85,25 @@ class RunWriter:
             path.unlink(missing_ok=True)
             raise
         return writer
+
+    @classmethod
+    def reopen(cls, run: StoredRun) -> RunWriter:
+        """Go on with a run that has no end mark; a line that was cut short goes.
+
+        Raises:
+            RecordError: the run has ended, or its file cannot be written.
+        """
+        if run.end is not None:
+            raise RecordError(f"{run.path} holds a run that has ended; choose another output folder")
+        try:
+            stream = open(run.path, "r+b", buffering=0)  # noqa: SIM115 - held for the run's length
+            stream.truncate(run.path.read_bytes().rfind(b"\n") + 1)
+            stream.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise RecordError(
+                f"cannot write {run.path}: {error.strerror}; choose another output folder"
+            ) from error
+        return cls(run.path, run.header, stream, len(run.rows))
 
     def row(self, row: Row) -> None:
         """Append one row; it is on disk when this returns.

@@ -1,0 +1,100 @@
+"""The options that the commands for a model share: the model's inputs, its schedule, its check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kernelmark.errors import UsageError
+from kernelmark.records import Cache
+
+__all__ = ["model_options", "request_options", "values_of"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--pipeline",
+        multiple=True,
+        metavar="NAME|FILE",
+        help="Schedule, by its name or its file; may be repeated. Otherwise 'default'.",
+    ),
+    click.option(
+        "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the schedule."
+    ),
+    click.option(
+        "--schedules",
+        "roots",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Folder of schedules of your own.",
+    ),
+    click.option("--target", help="Architecture to look schedules up for; otherwise this machine's."),
+    click.option("--feature", help="Vector feature to look schedules up for (avx512, ...), or none."),
+    click.option("--threads", type=int, help="Threads of the code and of PyTorch; otherwise one a core."),
+    click.option("--dtype", help="Convert the model and its inputs: f32, bf16, f16, f64."),
+    click.option(
+        "--input-shapes", metavar="SHAPES", help="Inputs such as 1024x1024xf32xrnd,1024x1024xf32xid."
+    ),
+    click.option("--init-args", metavar="LIST", help="What Model is made with, such as [64, (3, 3)]."),
+    click.option(
+        "--cache",
+        type=click.Choice([each.value for each in Cache]),
+        default=Cache.COLD.value,
+        show_default=True,
+        help="Whether the caches are flushed before each timed call.",
+    ),
+    click.option(
+        "--tolerance", type=float, help="RMS error over the answer's; otherwise by the element type."
+    ),
+    click.option("--atol", type=float, help="With --rtol: compare each element by itself."),
+    click.option("--rtol", type=float, help="With --atol: compare each element by itself."),
+    click.option("--no-second-draw", is_flag=True, help="Check on one draw of the inputs only."),
+)
+
+
+def model_options(command: _F) -> _F:
+    """Give a command these options, in their order."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def request_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Turn what the shared options were given into arguments of a request for a model."""
+    from kernelmark.mlir.building import DEFAULT_PIPELINE
+    from kernelmark.mlir.elements import Element
+    from kernelmark.mlir.front.tolerances import Asked
+    from kernelmark.mlir.ingress import parse_init_args, parse_input_shapes
+
+    shapes = given["input_shapes"]
+    return {
+        "pipeline": given["pipeline"] or (DEFAULT_PIPELINE,),
+        "values": values_of(given["params"]),
+        "roots": given["roots"],
+        "target": given["target"],
+        "feature": given["feature"],
+        "threads": given["threads"],
+        "element": None if given["dtype"] is None else Element.parse(given["dtype"]),
+        "inputs": None if shapes is None else parse_input_shapes(shapes),
+        "init_args": parse_init_args(given["init_args"]),
+        "cache": Cache(given["cache"]),
+        "tolerance": Asked(given["tolerance"], given["atol"], given["rtol"]),
+        "second_draw": not given["no_second_draw"],
+    }
+
+
+def values_of(texts: Sequence[str]) -> dict[str, str]:
+    """Read each ``NAME=VALUE`` of ``--param``."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--param {text}: write NAME=VALUE, such as mr=8")
+        if name in values:
+            raise UsageError(f"--param {name} is given twice: {values[name]} and {value}")
+        values[name] = value
+    return values

@@ -1,0 +1,292 @@
+"""A worker's process: loads the model once, compiles candidates, and lets the engine check or time them.
+
+It may hang or die at any candidate: the kernel ends it by an alarm where a candidate takes too long, and the answers
+say how far it came. What it held is gone with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import signal
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelmark.errors import KernelmarkError, ModelError, VerificationError
+from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
+from kernelmark.mlir.building import BuildOptions, Built, build
+from kernelmark.mlir.elements import Element
+from kernelmark.mlir.failures import Stage
+from kernelmark.mlir.front.case import make_case, request_facts
+from kernelmark.mlir.front.contestants import bound_code, reference_of
+from kernelmark.mlir.front.request import ModelRequest
+from kernelmark.mlir.front.second_draw import second_draw
+from kernelmark.mlir.front.state import State, plain_inputs
+from kernelmark.mlir.heap import keep_large_blocks
+from kernelmark.mlir.ingress import LoadedModel, load_model
+from kernelmark.mlir.packing import ALIGNMENT
+from kernelmark.mlir.parallel import loaded_openmp
+from kernelmark.mlir.targets import Target
+from kernelmark.mlir.tuning.jobs import Answers, CheckJob, MeasureJob, read_job
+from kernelmark.mlir.tuning.space import Candidate
+from kernelmark.records import Check, Role, Row
+from kernelmark.timing import Budget
+from kernelmark.verify import Exact
+
+__all__ = ["carry_out", "main"]
+
+_DIGEST = 16
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out the job in the first file, and answer in the second."""
+    job, answers = read_job(Path(arguments[0])), Answers(Path(arguments[1]))
+    carry_out(job, answers)
+    return 0
+
+
+def carry_out(job: CheckJob | MeasureJob, answers: Answers) -> None:
+    """Carry out a job; an error of this package's is an answer, and any other ends the process."""
+    target = job.request.resolve_target()
+    keep_large_blocks()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(target.threads)
+    try:
+        with torch.no_grad():
+            shop = _Shop.open(job, target)
+            if isinstance(job, CheckJob):
+                _check_all(shop, job, answers)
+            else:
+                _measure(shop, job, answers)
+    except KernelmarkError as error:
+        answers.error(error)
+    finally:
+        torch.set_num_threads(threads)
+    answers.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shop:
+    """One model, loaded, and what is made of it."""
+
+    job: CheckJob | MeasureJob
+    target: Target
+    loaded: LoadedModel
+    inputs: tuple[Any, ...]
+    state: State
+
+    @classmethod
+    def open(cls, job: CheckJob | MeasureJob, target: Target) -> _Shop:
+        request = job.request
+        loaded = load_model(
+            request.path,
+            inputs=request.inputs,
+            init_args=request.init_args,
+            element=request.element,
+            seed=request.seed,
+        )
+        inputs = plain_inputs(loaded.inputs, ALIGNMENT)
+        return cls(job, target, loaded, inputs, State(loaded.model, inputs))
+
+    @property
+    def request(self) -> ModelRequest:
+        return self.job.request
+
+    def build(self, candidate: Candidate, answers: Answers) -> Built:
+        """Compile the model with a candidate's values."""
+        options = BuildOptions(
+            pipeline=self.request.pipeline,
+            element=self.element,
+            target=self.target,
+            roots=self.request.roots,
+            values={**self.request.values, **candidate.values},
+        )
+
+        def began(stage: Stage) -> None:
+            answers.begin(candidate, stage)
+
+        return build(self.loaded.model, self.inputs, options, on_stage=began)
+
+    @property
+    def element(self) -> Element:
+        return self.job.element
+
+    def case(self, inputs: tuple[Any, ...], state: State, facts: Mapping[str, Any]) -> Case:
+        """Make the case that the engine is given."""
+        rule = self.request.tolerance.for_element(self.element)
+        return make_case(
+            self.job.case_id,
+            inputs,
+            reference_of(self.loaded.model, state),
+            Exact(tolerance=rule),
+            facts={**request_facts(self.request, self.loaded), **facts, **keep_large_blocks()},
+            seed=self.request.seed,
+        )
+
+    def session(self, *, budget: Budget | None = None) -> Session:
+        """Take part in the run whose header the job has; without a budget, only check."""
+        options = SessionOptions(
+            device="cpu",
+            verify_only=budget is None,
+            cache=self.request.cache,
+            budget=budget or Budget(),
+            ceilings=False,
+        )
+        return Session.continuing(options, self.job.header, None)
+
+
+# --- checking -----------------------------------------------------------------------------------------
+
+
+def _check_all(shop: _Shop, job: CheckJob, answers: Answers) -> None:
+    known = dict(job.known)
+    draw = _second_inputs(shop)
+    for candidate in job.candidates:
+        with _limited(job.limit_s):
+            row = _checked(shop, candidate, known, draw, answers)
+        answers.row(row)
+        if row.check.comparable:
+            known.setdefault(str(row.params["code"]), candidate.label)
+
+
+def _second_inputs(shop: _Shop) -> tuple[Any, ...] | None:
+    if not shop.request.second_draw:
+        return None
+    drawn, _ = second_draw(reference_of(shop.loaded.model, shop.state), shop.inputs, seed=shop.request.seed)
+    return None if drawn is None else plain_inputs(drawn, ALIGNMENT)
+
+
+def _checked(
+    shop: _Shop,
+    candidate: Candidate,
+    known: Mapping[str, str],
+    draw: tuple[Any, ...] | None,
+    answers: Answers,
+) -> Row:
+    """Compile one candidate and check it; whatever goes wrong is its row."""
+    stage = Stage.IMPORT
+
+    def failed(error: Exception, at: str) -> Row:
+        note = str(error) if isinstance(error, KernelmarkError) else f"{type(error).__name__}: {error}"
+        row = _row(shop, candidate, Check.FAILED, note if note.startswith(at) else f"{at}: {note}")
+        text = None if isinstance(error, KernelmarkError) else "".join(traceback.format_exception(error))
+        return row.model_copy(update={"params": {**row.params, "stage": at}, "traceback": text})
+
+    try:
+        built = shop.build(candidate, answers)
+        code = _digest(built)
+        stage = Stage.RUN
+        facts = {"code": code, "threads": built.compiled.threads}
+        if code in known:
+            row = _row(shop, candidate, Check.VERIFIED, f"the same code as {known[code]}")
+            return row.model_copy(update={"params": {**row.params, **facts, "same": known[code]}})
+        answers.begin(candidate, stage)
+        return _verified(shop, candidate, built, draw, facts)
+    except VerificationError as error:
+        row = next(iter(error.comparison or ()), None)
+        return failed(error, str(stage)) if row is None or row.check is not Check.FAILED else row
+    except ModelError as error:
+        return failed(error, error.stage)
+    except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
+        return failed(error, str(stage))
+
+
+def _verified(
+    shop: _Shop, candidate: Candidate, built: Built, draw: tuple[Any, ...] | None, facts: Mapping[str, Any]
+) -> Row:
+    """Let the engine check the code, on the inputs and on other ones."""
+    row = _run(shop, candidate, bound_code(built, shop.inputs, shop.state), shop.inputs, shop.state, facts)
+    if draw is not None:
+        other = shop.state.for_inputs(draw)
+        try:
+            _run(shop, candidate, bound_code(built, draw, other), draw, other, facts)
+        except VerificationError as error:
+            rows = [
+                each.model_copy(
+                    update={
+                        "note": f"right on the first draw of the inputs, and on a second one: {each.note}"
+                    }
+                )
+                for each in error.comparison or ()
+            ]
+            raise VerificationError(str(error), comparison=rows) from error
+    return row
+
+
+def _run(
+    shop: _Shop,
+    candidate: Candidate,
+    code: Implementation,
+    inputs: tuple[Any, ...],
+    state: State,
+    facts: Mapping[str, Any],
+) -> Row:
+    case, session = shop.case(inputs, state, facts), shop.session()
+    try:
+        with use_session(session):
+            return run_plan(make_plan(case, (candidate.label, code), {}), session).rows[0]
+    finally:
+        case.release()
+
+
+def _row(shop: _Shop, candidate: Candidate, check: Check, note: str) -> Row:
+    case = shop.case(shop.inputs, shop.state, {})
+    return Row(
+        case=case.id,
+        implementation=candidate.label,
+        role=Role.OURS,
+        check=check,
+        note=note,
+        params=case.params,
+        seed=case.seed,
+    )
+
+
+def _digest(built: Built) -> str:
+    """Tell one candidate's code from another's: what LLVM got, and for how many threads."""
+    text = f"{built.compiled.threads}\n{built.compiled.llvm_module}"
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+
+
+# --- measuring ----------------------------------------------------------------------------------------
+
+
+def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
+    codes: dict[str, Implementation] = {}
+    threads: dict[str, int] = {}
+    for candidate in job.candidates:
+        with _limited(job.limit_s):
+            built = shop.build(candidate, answers)
+        codes[candidate.label] = bound_code(built, shop.inputs, shop.state)
+        threads[candidate.label] = built.compiled.threads
+    most = max(threads.values())
+    facts = {**job.facts, "threads": most, **({"openmp": str(loaded_openmp())} if most > 1 else {})}
+    case, session = shop.case(shop.inputs, shop.state, facts), shop.session(budget=job.budget)
+    ours, *others = codes
+    answers.begin(job.candidates[0], "measure")
+    try:
+        with use_session(session):
+            run_plan(make_plan(case, (ours, codes[ours]), {name: codes[name] for name in others}), session)
+    finally:
+        case.release()
+        for row in session.rows:
+            answers.row(row)
+
+
+@contextlib.contextmanager
+def _limited(limit_s: float) -> Iterator[None]:
+    """Have the kernel end this process where what is inside takes longer, whoever holds the interpreter then."""
+    _alarm(limit_s)
+    try:
+        yield
+    finally:
+        _alarm(0)
+
+
+def _alarm(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
