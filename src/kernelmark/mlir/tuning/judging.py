@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from kernelmark import errors
 from kernelmark.errors import CrashedError, KernelmarkError, ModelError, VerificationError
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.tuning.jobs import Answer, CheckJob, Job, MeasureJob, read_answers, write_job
@@ -202,9 +201,13 @@ def _said(ended: Finished) -> str:
     return f"\n{text}" if text else ""
 
 
-def _raised(name: str, message: str) -> Exception:
+def _raised(name: str, message: str) -> KernelmarkError:
     """Make the error that a worker named again."""
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, KernelmarkError):
-        return kind(message)
-    return KernelmarkError(f"{name}: {message}")
+    kind = next((each for each in _kinds(KernelmarkError) if each.__name__ == name), None)
+    return KernelmarkError(f"{name}: {message}") if kind is None else kind(message)
+
+
+def _kinds(kind: type[KernelmarkError]) -> Iterator[type[KernelmarkError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _kinds(each)
