@@ -78,6 +78,13 @@ _GIB = 1 << 30
 )
 @click.option("--level", type=click.IntRange(1, 3), help="KernelBench's level.")
 @click.option("--kernelbench-root", type=click.Path(path_type=Path), help="KernelBench's tree.")
+@click.option(
+    "--candidates",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Judge the generated kernels (ModelNew) in this folder; --seeds, --tolerance, --baselines, --mode and more"
+    " are told in docs/kernelbench.md.",
+)
 @click.option("--check-root", is_flag=True, help="Say how the tree differs from the suites, and stop.")
 @click.option("--benchmark", is_flag=True, help="Also time each kernel, next to the baselines.")
 @click.option("--dtype", default="f32", show_default=True, help="f32, bf16, f16, f64.")
@@ -121,6 +128,11 @@ _GIB = 1 << 30
 @click.pass_context
 def kernelbench(ctx: click.Context, /, **given: Any) -> None:
     """Run the command."""
+    if given["candidates"] is not None:
+        from kernelmark.cli.candidates import run_candidates
+
+        run_candidates(ctx, given, _chosen)
+        return
     entries, root = _chosen(given)
     if given["check_root"]:
         _check_root(root, entries)

@@ -108,6 +108,8 @@ class Job:
     """As ``--input-shapes`` writes them."""
     init_args: tuple[Any, ...]
     settings: Settings
+    extensions: Path
+    """Where torch builds inline C++ and CUDA of this candidate."""
     drawn: tuple[int, ...] = ()
     """What the inputs of the second check are drawn with; only a judge's job has them."""
     answers: Path | None = None
@@ -125,6 +127,7 @@ class Job:
             "folder": None,
             "candidate": str(self.candidate),
             "model": str(self.model),
+            "extensions": str(self.extensions),
             "answers": str(self.answers) if self.answers else None,
             "init_args": repr(list(self.init_args)),
         }
@@ -146,6 +149,7 @@ class Job:
                 "folder": folder,
                 "candidate": Path(told["candidate"]),
                 "model": Path(told["model"]),
+                "extensions": Path(told["extensions"]),
                 "drawn": tuple(told["drawn"]),
                 "answers": Path(told["answers"]) if told["answers"] else None,
                 "init_args": tuple(ast.literal_eval(told["init_args"])),

@@ -41,10 +41,8 @@ from kernelmark.kernelfile.handover import READY, TIMED, Outcome
 from kernelmark.kernelfile.jobs import ended
 from kernelmark.timing import Budget, open_timer
 
-__all__ = ["EXTENSIONS", "status_of", "work"]
+__all__ = ["status_of", "work"]
 
-EXTENSIONS = "TORCH_EXTENSIONS_DIR"
-"""Where torch builds inline C++ and CUDA."""
 _BLOCKS = 10
 _POLL_S = 0.01
 _PREWARM_CALLS = 2
@@ -116,7 +114,7 @@ def _is_of_a_compiler(cause: BaseException | None, message: str) -> bool:
 
 def _work(job: Job, notes: Notes) -> None:
     settings = job.settings
-    _unlock_extensions()
+    _build_in(job.extensions)
     count = settings.iterations
     session = Session(
         SessionOptions(
@@ -227,8 +225,9 @@ def _await_seeds(folder: Path) -> list[int]:
     return [int(each) for each in json.loads((folder / SEEDS).read_text(encoding="utf-8"))]
 
 
-def _unlock_extensions() -> None:
-    """Take away the locks that a killed process left beside its build: torch would wait for them for ever."""
-    folder = os.environ.get(EXTENSIONS)
-    for lock in Path(folder).glob("*/lock") if folder else ():
+def _build_in(folder: Path) -> None:
+    """Let torch build inline sources in a folder of the candidate's own, without the locks that a killed one left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder)
+    for lock in folder.glob("*/lock"):  # torch waits for them for ever
         lock.unlink(missing_ok=True)

@@ -1,0 +1,128 @@
+"""The page of a run of candidates: a line for each, and the score; and the same as a JSON document.
+
+Schema history of the JSON document
+    1: schema, schema_version, facts, candidates, fast_p.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from kernelmark.kernelbench.candidates.fast_p import THRESHOLDS, FastP, fast_p
+from kernelmark.kernelbench.candidates.judged import Judged, Speedup
+from kernelmark.kernelbench.candidates.judging import Judging
+from kernelmark.kernelbench.statuses import summary
+from kernelmark.report import write_report
+from kernelmark.report.columns import Align
+from kernelmark.report.pages import Items, Page, Section, Table, page_markdown
+from kernelmark.units import format_percent, format_ratio, format_time
+
+__all__ = ["candidates_page", "write_pages"]
+
+SCHEMA = "kernelmark.candidates"
+SCHEMA_VERSION = 1
+_PAGE, _JSON = "candidates.md", "candidates.json"
+
+
+def candidates_page(judged: Sequence[Judged], judging: Judging, device: str) -> Page:
+    """Lay out the page."""
+    baselines = [each.value for each in judging.settings.baselines]
+    return Page(
+        "Candidates",
+        (
+            Section(
+                "", (Items(tuple(f"{name}: {value}" for name, value in _facts(judging, device).items())),)
+            ),
+            Section(
+                "What became of each",
+                (_table(judged, baselines), *summary(each.outcome for each in judged)[:1]),
+            ),
+            *_scores(fast_p(judged, baselines)),
+            *_notes(judged),
+        ),
+    )
+
+
+def write_pages(judged: Sequence[Judged], judging: Judging, device: str) -> Path:
+    """Write both files into the output folder; give the page's path.
+
+    Raises:
+        RecordError: a file cannot be written.
+    """
+    scores = fast_p(judged, [each.value for each in judging.settings.baselines])
+    told = {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "facts": _facts(judging, device),
+        "candidates": [asdict(each) for each in judged],
+        "fast_p": [{"thresholds": THRESHOLDS, **asdict(each)} for each in scores],
+    }
+    write_report(judging.out / _JSON, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    return write_report(judging.out / _PAGE, page_markdown(candidates_page(judged, judging, device)))
+
+
+def _facts(judging: Judging, device: str) -> dict[str, str]:
+    settings = judging.settings
+    return {
+        "device": device,
+        "dtype": settings.dtype,
+        "sizes": judging.sizes.value,
+        "mode": settings.mode.value,
+        "cache": settings.cache.value,
+        "draws checked outside": str(settings.seeds),
+        "iterations": str(settings.iterations),
+        "tolerance": str(settings.asked.for_element(settings.element)),
+    }
+
+
+def _table(judged: Sequence[Judged], baselines: Sequence[str]) -> Table:
+    cells = tuple(
+        (
+            each.name,
+            each.problem.removesuffix(".py"),
+            each.status.value,
+            format_time(each.time_ns),
+            *(_ratio(each.speedups.get(name)) for name in baselines),
+            each.message,
+        )
+        for each in judged
+    )
+    over = tuple(f"over {name}" for name in baselines)
+    aligns = (*(Align.LEFT,) * 3, *(Align.RIGHT,) * (1 + len(over)), Align.LEFT)
+    return Table(("candidate", "problem", "status", "time", *over, "why"), cells, aligns)
+
+
+def _scores(scores: Sequence[FastP]) -> tuple[Section, ...]:
+    if not scores:
+        return ()
+    cells = []
+    for score in scores:
+        what = "problems, by the best candidate of each" if score.best else "candidates"
+        for how, shares in (("estimate", score.estimated), ("certain", score.certain)):
+            cells.append(
+                (
+                    f"{score.attempted} {what}",
+                    score.baseline,
+                    how,
+                    *(format_percent(share) for share in shares),
+                )
+            )
+    headings = ("share of", "over", "by", *(f"p = {p:g}" for p in THRESHOLDS))
+    aligns = (*(Align.LEFT,) * 3, *(Align.RIGHT,) * len(THRESHOLDS))
+    text = (
+        "The share that is correct and more than p times as fast; at p = 0, that is correct. By the estimate, and"
+        " by what is certain: the lower end of the 95 % interval is above p."
+    )
+    return (Section("fast_p", (text, Table(headings, tuple(cells), aligns))),)
+
+
+def _notes(judged: Sequence[Judged]) -> tuple[Section, ...]:
+    texts = tuple(f"{each.name}: {note}" for each in judged for note in each.notes)
+    return (Section("Notes", (Items(texts),)),) if texts else ()
+
+
+def _ratio(speedup: Speedup | None) -> str:
+    return "" if speedup is None else format_ratio(speedup.value, speedup.low, speedup.high)
