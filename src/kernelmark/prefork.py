@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import UnavailableError
-from kernelmark.holding import Held, Stopwatch, hold
+from kernelmark.holding import Held, Stopwatch, hold, members
 from kernelmark.process import tail_of
 
 __all__ = ["Finished", "Limits", "Prefork", "errors_beside"]
@@ -225,17 +225,17 @@ class Prefork:
         return pending
 
     def _end(self, pending: _Pending) -> None:
-        """Kill the group of a process: also of one that ended by itself, for what it may have left."""
+        """Kill a process and what it started: also the group of one that ended by itself, for what it may have left."""
         pending.started.wait(_GRACE_S)
         if pending.pid:
+            started = members(pending.pid)
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(pending.pid, number)
                     os.killpg(pending.pid, signal.SIGCONT)  # one that is held does not see what it is sent
                 if pending.done.wait(_GRACE_S):
                     break
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pending.pid, signal.SIGKILL)
+            _kill_all(pending.pid, started)
 
     def _read(self) -> None:
         """Take the server's answers, in a thread of its own, until it ends."""
@@ -323,7 +323,8 @@ def _serve(target: str, preload: Sequence[str]) -> None:
                     continue
                 data = os.read(0, 65536)
                 if not data:
-                    _kill(running)  # whoever asked is gone, and may have left some of them held
+                    for pid in running:  # whoever asked is gone, and may have left some of them held
+                        _kill_all(pid, members(pid))
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
@@ -367,10 +368,13 @@ def _child(request: dict[str, Any], function: Any) -> None:
         os._exit(code & 0xFF)  # house: a forked child must not run the code of its parent
 
 
-def _kill(running: dict[int, int]) -> None:
-    for pid in running:
-        with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
+def _kill_all(leader: int, started: Iterable[int]) -> None:
+    """Kill a group, and what was started from it and is in another."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for pid in started:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _reap(running: dict[int, int]) -> None:
