@@ -66,10 +66,14 @@ class ProcessJudge:
         request: What is searched.
         element: What the schedule is looked up for.
         header: The run that the rows belong to.
+
+    Attributes:
+        limit_s: Seconds that one candidate may take to be compiled and checked.
     """
 
     def __init__(self, request: TuneRequest, element: Element, header: RunHeader) -> None:
         self._request, self._element, self._header = request, element, header
+        self.limit_s = request.limit_s
         self._server: Prefork | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="kernelmark-")
 
@@ -106,7 +110,7 @@ class ProcessJudge:
                 case_id,
                 tuple(left),
                 {**known, **_codes(rows)},
-                self._request.limit_s,
+                self.limit_s,
             )
             ended, answer = self._run(job)
             if answer.error is not None:
@@ -138,7 +142,7 @@ class ProcessJudge:
             tuple(contestants),
             budget,
             facts,
-            self._request.limit_s,
+            self.limit_s,
         )
         ended, answer = self._run(job)
         if answer.error is not None:
@@ -160,7 +164,7 @@ class ProcessJudge:
         answers = folder / "answers.jsonl"
         answers.unlink(missing_ok=True)
         # a measurement is given as long again as compiling was: its calls have no other limit
-        limit_s = _START_UP_S + 2 * self._request.limit_s * len(job.candidates)
+        limit_s = _START_UP_S + 2 * self.limit_s * len(job.candidates)
         ended = self._server.run(
             [str(write_job(job, folder / "job")), str(answers)],
             log=folder / "worker.txt",
@@ -170,7 +174,7 @@ class ProcessJudge:
 
     def _death(self, ended: Finished) -> str:
         if ended.code == -signal.SIGALRM:
-            return f"it did not end within {self._request.limit_s:g} s; --limit gives it more"
+            return f"it did not end within {self.limit_s:g} s; --limit gives it more"
         if ended.timed_out:
             return f"it did not end within {ended.wall_s:.0f} s; --limit gives it more"
         return death_in_words(ended.code)

@@ -10,8 +10,9 @@ import contextlib
 import hashlib
 import signal
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from kernelmark.mlir.failures import Stage
 from kernelmark.mlir.front.case import make_case, request_facts
 from kernelmark.mlir.front.contestants import bound_code, reference_of
 from kernelmark.mlir.front.request import ModelRequest
-from kernelmark.mlir.front.second_draw import second_draw
 from kernelmark.mlir.front.state import State, plain_inputs
+from kernelmark.mlir.front.two_draws import Contestant, Draws, draw_twice
 from kernelmark.mlir.heap import keep_large_blocks
 from kernelmark.mlir.ingress import LoadedModel, load_model
 from kernelmark.mlir.packing import ALIGNMENT
@@ -97,8 +98,8 @@ class _Shop:
     def request(self) -> ModelRequest:
         return self.job.request
 
-    def build(self, candidate: Candidate, answers: Answers) -> Built:
-        """Compile the model with a candidate's values."""
+    def build(self, candidate: Candidate, began: Callable[[Stage], object]) -> Built:
+        """Compile the model with a candidate's values; each stage is told as it begins."""
         options = BuildOptions(
             pipeline=self.request.pipeline,
             element=self.element,
@@ -106,21 +107,19 @@ class _Shop:
             roots=self.request.roots,
             values={**self.request.values, **candidate.values},
         )
-
-        def began(stage: Stage) -> None:
-            answers.begin(candidate, stage)
-
         return build(self.loaded.model, self.inputs, options, on_stage=began)
 
     @property
     def element(self) -> Element:
         return self.job.element
 
-    def case(self, inputs: tuple[Any, ...], state: State, facts: Mapping[str, Any]) -> Case:
+    def case(
+        self, inputs: tuple[Any, ...], state: State, facts: Mapping[str, Any], *, case_id: str | None = None
+    ) -> Case:
         """Make the case that the engine is given."""
         rule = self.request.tolerance.for_element(self.element)
         return make_case(
-            self.job.case_id,
+            case_id or self.job.case_id,
             inputs,
             reference_of(self.loaded.model, state),
             Exact(tolerance=rule),
@@ -145,31 +144,27 @@ class _Shop:
 
 def _check_all(shop: _Shop, job: CheckJob, answers: Answers) -> None:
     known = dict(job.known)
-    draw = _second_inputs(shop)
+    reference, seed = reference_of(shop.loaded.model, shop.state), job.request.seed
+    draws = draw_twice(
+        reference, shop.inputs, seed=seed, wanted=job.request.second_draw, tell=lambda line: None
+    )
     for candidate in job.candidates:
         with _limited(job.limit_s):
-            row = _checked(shop, candidate, known, draw, answers)
+            row = _checked(shop, candidate, known, draws, answers)
         answers.row(row)
         if row.check.comparable:
             known.setdefault(str(row.params["code"]), candidate.label)
 
 
-def _second_inputs(shop: _Shop) -> tuple[Any, ...] | None:
-    if not shop.request.second_draw:
-        return None
-    drawn, _ = second_draw(reference_of(shop.loaded.model, shop.state), shop.inputs, seed=shop.request.seed)
-    return None if drawn is None else plain_inputs(drawn, ALIGNMENT)
-
-
 def _checked(
-    shop: _Shop,
-    candidate: Candidate,
-    known: Mapping[str, str],
-    draw: tuple[Any, ...] | None,
-    answers: Answers,
+    shop: _Shop, candidate: Candidate, known: Mapping[str, str], draws: Draws, answers: Answers
 ) -> Row:
     """Compile one candidate and check it; whatever goes wrong is its row."""
-    stage = Stage.IMPORT
+    reached, wrong = [Stage.IMPORT], list[Row]()
+
+    def began(stage: Stage) -> None:
+        reached.append(stage)
+        answers.begin(candidate, stage)
 
     def failed(error: Exception, at: str) -> Row:
         note = str(error) if isinstance(error, KernelmarkError) else f"{type(error).__name__}: {error}"
@@ -178,58 +173,41 @@ def _checked(
         return row.model_copy(update={"params": {**row.params, "stage": at}, "traceback": text})
 
     try:
-        built = shop.build(candidate, answers)
+        built = shop.build(candidate, began)
         code = _digest(built)
-        stage = Stage.RUN
-        facts = {"code": code, "threads": built.compiled.threads}
+        facts = {"code": code, "threads": built.compiled.threads, "draws": str(draws)}
         if code in known:
             row = _row(shop, candidate, Check.VERIFIED, f"the same code as {known[code]}")
             return row.model_copy(update={"params": {**row.params, **facts, "same": known[code]}})
-        answers.begin(candidate, stage)
-        return _verified(shop, candidate, built, draw, facts)
+        began(Stage.RUN)
+        contestant = Contestant(
+            candidate.label,
+            shop.job.case_id,
+            "cpu",
+            lambda inputs, state: bound_code(built, inputs, state),
+            lambda case_id, inputs, state: shop.case(inputs, state, facts, case_id=case_id),
+            wrong.append,
+        )
+        contestant.check_second_draw(draws, shop.inputs, shop.state)
+        return _verified(shop, contestant, facts)
     except VerificationError as error:
-        row = next(iter(error.comparison or ()), None)
-        return failed(error, str(stage)) if row is None or row.check is not Check.FAILED else row
+        wrong += error.comparison or ()
+        if not wrong:
+            return failed(error, str(reached[-1]))
+        return wrong[0].model_copy(update={"case": shop.job.case_id, "note": str(error)})
     except ModelError as error:
         return failed(error, error.stage)
     except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
-        return failed(error, str(stage))
+        return failed(error, str(reached[-1]))
 
 
-def _verified(
-    shop: _Shop, candidate: Candidate, built: Built, draw: tuple[Any, ...] | None, facts: Mapping[str, Any]
-) -> Row:
-    """Let the engine check the code, on the inputs and on other ones."""
-    row = _run(shop, candidate, bound_code(built, shop.inputs, shop.state), shop.inputs, shop.state, facts)
-    if draw is not None:
-        other = shop.state.for_inputs(draw)
-        try:
-            _run(shop, candidate, bound_code(built, draw, other), draw, other, facts)
-        except VerificationError as error:
-            rows = [
-                each.model_copy(
-                    update={
-                        "note": f"right on the first draw of the inputs, and on a second one: {each.note}"
-                    }
-                )
-                for each in error.comparison or ()
-            ]
-            raise VerificationError(str(error), comparison=rows) from error
-    return row
-
-
-def _run(
-    shop: _Shop,
-    candidate: Candidate,
-    code: Implementation,
-    inputs: tuple[Any, ...],
-    state: State,
-    facts: Mapping[str, Any],
-) -> Row:
-    case, session = shop.case(inputs, state, facts), shop.session()
+def _verified(shop: _Shop, contestant: Contestant, facts: Mapping[str, Any]) -> Row:
+    """Let the engine check the code on the first draw of the inputs."""
+    case, session = shop.case(shop.inputs, shop.state, facts), shop.session()
+    code = contestant.bind(shop.inputs, shop.state)
     try:
         with use_session(session):
-            return run_plan(make_plan(case, (candidate.label, code), {}), session).rows[0]
+            return run_plan(make_plan(case, (contestant.name, code), {}), session).rows[0]
     finally:
         case.release()
 
@@ -261,7 +239,7 @@ def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
     threads: dict[str, int] = {}
     for candidate in job.candidates:
         with _limited(job.limit_s):
-            built = shop.build(candidate, answers)
+            built = shop.build(candidate, partial(answers.begin, candidate))
         codes[candidate.label] = bound_code(built, shop.inputs, shop.state)
         threads[candidate.label] = built.compiled.threads
     most = max(threads.values())
