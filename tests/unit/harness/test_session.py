@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from kernelmark.device import FakeDevice
-from kernelmark.errors import RecordError, UnavailableError
+from kernelmark.errors import RecordError, UnavailableError, UsageError
 from kernelmark.harness import Session, SessionOptions, compare
 from kernelmark.harness import session as subject
-from kernelmark.records import Cache, Row, read_run
+from kernelmark.records import Cache, Check, Role, Row, read_run
 from kernelmark.report import Format, render
 from kernelmark.report.remarks import remarks
 from kernelmark.timing import Budget
@@ -96,3 +96,43 @@ def test_rows_of_a_cold_run_cannot_be_recorded_in_a_warm_one(
         with pytest.raises(RecordError, match="was read with cold caches, and the run"):
             warm.record(row)
     assert warm.rows == []
+
+
+def test_a_run_that_was_left_open_is_gone_on_with_under_its_header(tmp_path: Path) -> None:
+    options = SessionOptions(verify_only=True, out=tmp_path / "run", ceilings=False)
+    first = Session(options, command=("one",))
+    header = first.start()
+    first.record(_row("a"))
+    first.suspend()
+    assert first.closed
+    with pytest.raises(UsageError, match="has ended"):
+        first.record(_row("b"))
+    assert read_run(tmp_path / "run").end is None
+
+    second = Session.resuming(options, read_run(tmp_path / "run"))
+    assert second.start() == header
+    assert second.command == ("one",)
+    second.record(_row("b"))
+    second.close()
+    run = read_run(tmp_path / "run")
+    assert [row.implementation for row in run.rows] == ["a", "b"]
+    assert run.end is not None
+    assert run.end.rows == 2
+    with pytest.raises(RecordError, match="has ended"):
+        Session.resuming(options, run)
+
+
+def test_a_run_that_has_ended_can_be_looked_at_and_not_added_to(tmp_path: Path) -> None:
+    options = SessionOptions(verify_only=True, out=tmp_path / "run", ceilings=False)
+    first = Session(options)
+    first.record(_row("a"))
+    first.close()
+    ended = Session.ended(options, read_run(tmp_path / "run"))
+    assert ended.closed
+    assert [row.implementation for row in ended.rows] == ["a"]
+    with pytest.raises(UsageError, match="has ended"):
+        ended.record(_row("b"))
+
+
+def _row(name: str) -> Row:
+    return Row(case="c", implementation=name, role=Role.OURS, check=Check.VERIFIED)

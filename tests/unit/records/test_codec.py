@@ -519,6 +519,40 @@ def test_a_last_line_cut_anywhere_leaves_the_lines_before_it(
     assert run.truncated
 
 
+@given(st.integers(0, 400))
+def test_a_run_that_was_cut_short_can_be_gone_on_with(tmp_path_factory: pytest.TempPathFactory, cut: int):
+    folder = tmp_path_factory.mktemp("run")
+    write_rows(folder, row("a"))
+    whole = (folder / RECORDS_FILE).read_bytes()
+    (folder / RECORDS_FILE).write_bytes(whole + line(row("b"))[:-1][:cut])
+    with closing(RunWriter.reopen(read_run(folder))) as writer:
+        assert writer.rows == 1
+        writer.row(row("c"))
+        writer.end(end(writer.rows))
+    run = read_run(folder)
+    assert [each.implementation for each in run.rows] == ["a", "c"]
+    assert not run.truncated
+    assert run.end == end(2)
+
+
+def test_a_run_that_has_ended_cannot_be_gone_on_with(tmp_path: Path):
+    write_rows(tmp_path, row("a"))
+    with closing(RunWriter.reopen(read_run(tmp_path))) as writer:
+        writer.end(end(1))
+    before = (tmp_path / RECORDS_FILE).read_bytes()
+    with pytest.raises(RecordError, match="has ended; choose another output folder"):
+        RunWriter.reopen(read_run(tmp_path))
+    assert (tmp_path / RECORDS_FILE).read_bytes() == before
+
+
+def test_a_run_that_is_gone_cannot_be_gone_on_with(tmp_path: Path):
+    write_rows(tmp_path, row("a"))
+    run = read_run(tmp_path)
+    (tmp_path / RECORDS_FILE).unlink()
+    with pytest.raises(RecordError, match="cannot write"):
+        RunWriter.reopen(run)
+
+
 def test_a_header_cut_short_is_no_run(tmp_path: Path):
     write_lines(tmp_path, line(header())[:-20])
     with pytest.raises(RecordError, match="first line must be a run's header"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelmark.errors import UsageError
@@ -45,6 +45,8 @@ class TuneRequest:
     def __post_init__(self) -> None:
         if self.model.mode is not Mode.IMPORT:
             raise UsageError("a search compiles the model as a whole; leave --torch-compile out")
+        if self.model.device != "cpu":
+            raise UsageError(f"--device {self.model.device}: schedules make code for the CPU")
         for name, value, least in (("candidates", self.candidates, 2), ("seed", self.seed, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"--{name} {value}: give a whole number of at least {least}")
@@ -64,7 +66,3 @@ class TuneRequest:
     def descriptor(self) -> Path:
         """Where the descriptor goes."""
         return self.write or self.folder / "tuned.yaml"
-
-    def with_values(self, values: Mapping[str, object]) -> ModelRequest:
-        """Give the request for the model with these values of the schedule's parameters."""
-        return replace(self.model, values={**self.model.values, **values})
