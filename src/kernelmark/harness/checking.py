@@ -271,14 +271,22 @@ def _answer(implementation: Implementation | Unavailable, checked: Checked, devi
 
 def _look_at_inputs(finding: Finding, checked: Checked) -> None:
     """Fail the finding if the inputs that it was called with are not what they were, and restore the shared ones."""
+    case_id, name = checked.plan.case.id, finding.planned.name
     changed = checked.guard.changed()
     if changed:
         checked.guard.restore()
-    implementation = finding.planned.implementation
-    if isinstance(implementation, Implementation) and implementation.drawn is not None:
-        changed += differing(implementation.args, implementation.drawn())
     if changed and not finding.failed:
-        finding.fail(inputs_modified(checked.plan.case.id, finding.planned.name, changed))
+        finding.fail(inputs_modified(case_id, name, changed))
+    implementation = finding.planned.implementation
+    if finding.failed or not isinstance(implementation, Implementation) or implementation.drawn is None:
+        return
+    written = differing(implementation.args, implementation.drawn())
+    if written:
+        finding.fail(
+            InputsModifiedError(
+                f"{case_id}: {name} wrote to its inputs ({', '.join(written)}); it must leave them as they were"
+            )
+        )
 
 
 def _look_beside(finding: Finding, case_id: str) -> None:

@@ -7,6 +7,7 @@ as good as a faster kernel. It says what happened and decides nothing.
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import threading
@@ -61,6 +62,7 @@ class Conduct:
         self._model = model
         self._weights = _versions(model)
         self._functions = {owner: dict(_callables(owner)) for owner in _owners(model)}
+        self._names = {owner: frozenset(vars(owner)) for owner in self._functions}
         self._settings = _settings()
         self._threads = set(sys._current_frames())
 
@@ -123,12 +125,18 @@ class Conduct:
             for name, value in functions.items():
                 if now.get(name) is not value:
                     yield f"{_path_of(owner)}.{name} is now {_shown(now.get(name, 'gone'))}"
+            for name in now.keys() - self._names[owner]:
+                if callable(now[name]) and _hides(owner, name):
+                    yield f"{_path_of(owner)}.{name} is now {_shown(now[name])}"
 
     def _set(self) -> Iterator[str]:
         now = _settings()
         for name, before in self._settings.items():
-            if now.get(name) != before:
-                yield f"{name} was {before} and is {now.get(name)}"
+            after = now.get(name)
+            if isinstance(before, frozenset) and after != before:
+                yield f"{name}: {', '.join(sorted((after or frozenset()) ^ before)[:_LISTED])}"
+            elif after != before:
+                yield f"{name} was {before} and is {after}"
 
 
 # --- names ---------------------------------------------------------------------------------------------
@@ -169,6 +177,13 @@ def _callables(owner: ModuleType | type) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def _hides(owner: ModuleType | type, name: str) -> bool:
+    """Whether a name that is new in ``owner`` is found before one that was there: a base's, or a built-in."""
+    if isinstance(owner, type):
+        return any(name in vars(base) for base in owner.__mro__[1:])
+    return hasattr(builtins, name)
+
+
 def _path_of(owner: ModuleType | type) -> str:
     return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
 
@@ -204,8 +219,8 @@ def _settings() -> dict[str, Any]:
             )
             if hasattr(modules, name)
         ),
-        "the operators of torch that are overridden": tuple(
-            sorted(each for each in getattr(torch.library, "_impls", ()) if str(each).startswith("aten/"))
+        "operators of torch were overridden": frozenset(
+            each for each in getattr(torch.library, "_impls", ()) if str(each).startswith("aten/")
         ),
     }
     for name in _C_SETTINGS:

@@ -21,6 +21,7 @@ _GENERATED = re.compile(r"level_(\d+)_problem_(\d+)(?:_sample_\d+)?(?:_kernel)?"
 _LEVEL = re.compile(r"level_?(\d+)")
 _NUMBERED = re.compile(r"(\d+)(?:_.*)?")
 _SHOWN = 5
+_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +105,23 @@ def _key(name: str, level: int | None) -> tuple[str, int] | None:
 
 def _why(name: str, level: int | None, entries: Iterable[Entry]) -> str:
     """Say why a file fits no problem, with the names near it."""
-    kernels = [entry.kernel for entry in entries]
+    kernels = {entry.kernel: _key_of(entry) for entry in entries}
     key = _key(name, level)
     if key is None:
-        parts = name.split("/")
-        if level is None and _NUMBERED.fullmatch(parts[0].removesuffix(".py")):
+        if level is None and _NUMBERED.fullmatch(name.split("/")[0].removesuffix(".py")):
             return "its name gives a number and no level; add --level"
-        word = parts[-1].removesuffix(".py").strip("0123456789_").lower()
-        inside = [kernel for kernel in kernels if len(word) > 2 and word in kernel.lower()]
-        hint = (
-            f"did you mean {listing(inside)}?" if inside else suggestion(name, kernels, there_are="problems")
-        )
+        hint = _similar(name, kernels) or suggestion(name, kernels, there_are="problems")
         return f"its name gives no level and number of a problem; {hint}"
-    there = [kernel for kernel in kernels if kernel.startswith(f"{key[0]}/")]
+    there = {kernel: found[1] for kernel, found in kernels.items() if found and found[0] == key[0]}
     if not there:
-        return f"the suite has no {key[0]}"
-    return (
-        f"{key[0]} has no problem {key[1]}; {suggestion(f'{key[0]}/{key[1]}_', there, there_are='problems')}"
-    )
+        levels = sorted({found[0] for found in kernels.values() if found})
+        return f"the suite has no {key[0]}; it has {', '.join(levels)}"
+    near = sorted(there, key=lambda kernel: abs(there[kernel] - key[1]))[:_NEAR]
+    return f"{key[0]} has no problem {key[1]}; {_similar(name, there) or f'near it are {listing(near)}'}"
+
+
+def _similar(name: str, kernels: Iterable[str]) -> str:
+    """Name the problems that have the words of a file's name in theirs; blank where none has."""
+    word = name.split("/")[-1].removesuffix(".py").strip("0123456789_").lower()
+    inside = [kernel for kernel in kernels if len(word) > 2 and word in kernel.lower()]
+    return f"did you mean {listing(inside)}?" if inside else ""

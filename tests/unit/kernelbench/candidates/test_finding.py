@@ -72,10 +72,14 @@ def test_what_is_no_candidate_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("level1/99_a.py", "level1 has no problem 99; there are problems: level1/"),
-        ("level7/1_a.py", "the suite has no level7"),
+        ("level1/99_a.py", "level1 has no problem 99; near it are .*level1/22_scale_by_number.py"),
+        ("level7/1_a.py", "the suite has no level7; it has level1, level2, level3"),
+        ("level1/99_softmax.py", "did you mean .*level1/8_softmax.py"),
         ("8_softmax.py", "its name gives a number and no level; add --level"),
-        ("my_softmax.py", "its name gives no level and number of a problem; .*level1/8_softmax.py"),
+        (
+            "matmul_softmax.py",
+            "its name gives no level and number of a problem; .*level2/3_matmul_softmax_sum.py",
+        ),
         ("level1/softmax.py", "did you mean .*level1/8_softmax.py"),
         ("level_1_problem_99_sample_0_kernel.py", "level1 has no problem 99"),
     ],

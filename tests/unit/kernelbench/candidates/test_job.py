@@ -62,5 +62,5 @@ def test_baselines_are_read_from_a_list_or_a_word() -> None:
     assert parse_baselines("all") == tuple(Baseline)
     assert parse_baselines("none") == parse_baselines("") == ()
     assert parse_baselines("inductor, eager,inductor") == (Baseline.INDUCTOR, Baseline.EAGER)
-    with pytest.raises(UsageError, match="'indoctor' is none; did you mean inductor"):
+    with pytest.raises(UsageError, match="'indoctor' is none; did you mean 'inductor'"):
         parse_baselines("indoctor")

@@ -1,0 +1,33 @@
+"""ReLU in inline C++, built when the file is imported; its call gets plain pointers."""
+
+import ctypes
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+SOURCE = r"""
+#include <cstddef>
+extern "C" void relu(const float* x, float* out, size_t count) {
+    for (size_t i = 0; i < count; ++i) out[i] = x[i] > 0 ? x[i] : 0;
+}
+"""
+
+built = cpp_extension.load_inline(
+    "kernelmark_relu",
+    cpp_sources=SOURCE,
+    extra_cflags=["-O3"],
+    is_python_module=False,
+    no_implicit_headers=True,
+)
+folder = Path(cpp_extension._get_build_directory("kernelmark_relu", verbose=False))
+library = ctypes.CDLL(str(folder / "kernelmark_relu.so"))
+library.relu.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+library.relu.restype = None
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        library.relu(x.data_ptr(), out.data_ptr(), x.numel())
+        return out
