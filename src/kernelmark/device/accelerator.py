@@ -68,6 +68,9 @@ class AcceleratorDevice:
         """Wait for everything queued on this device."""
         self._torch.accelerator.synchronize(self.index)
 
+    def settle(self) -> None:
+        """Do nothing: what threads of the host do is not in the device's time."""
+
     def flusher(self) -> ReadFlusher:
         """Give the flusher, which queues one reading kernel on the current stream."""
         if self._flusher is None:

@@ -43,6 +43,10 @@ class Device(Protocol):
         """Wait for everything queued; raises the device's own error if something failed."""
         ...
 
+    def settle(self) -> None:
+        """Wait until nothing that ran before still takes processors from the next call; never long."""
+        ...
+
     def flusher(self) -> Flusher:
         """Give the flusher for this device; its buffer is allocated once and kept."""
         ...

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kernelmark.device.cpu_caches import cpu_caches
 from kernelmark.device.cpu_facts import available_cpus, clock_mhz, cpu_name, cpu_settings
-from kernelmark.device.eviction import ReadFlusher, cpu_eviction_bytes
+from kernelmark.device.eviction import HostReadFlusher, cpu_eviction_bytes
 from kernelmark.device.memory import available_memory, total_memory
+from kernelmark.device.settling import Settler
 from kernelmark.errors import UnavailableError
 from kernelmark.records import DeviceRecord, Telemetry
 from kernelmark.units import format_bytes
@@ -35,7 +36,8 @@ class CpuDevice:
         self._root = root
         self._cpus = available_cpus()
         self.caches = cpu_caches(self._cpus, root=root)
-        self._flusher: ReadFlusher | None = None
+        self._settler = Settler(root)
+        self._flusher: HostReadFlusher | None = None
 
     def describe(self) -> DeviceRecord:
         """Give name, threads, affinity, caches, memory, and the settings that change speed."""
@@ -44,6 +46,7 @@ class CpuDevice:
         details = {
             "caches_from": self.caches.source,
             "eviction": f"reads {format_bytes(cpu_eviction_bytes(self.caches))}",
+            "settling": "waits for spinning threads" if self._settler.known else "this system does not tell",
             **cpu_settings(self._cpus[0], self._root),
         }
         return DeviceRecord(
@@ -62,8 +65,13 @@ class CpuDevice:
     def synchronize(self) -> None:
         """Do nothing: a call has done its work when it returns."""
 
-    def flusher(self) -> ReadFlusher:
-        """Give the flusher, which reads with all of torch's threads.
+    def settle(self) -> None:
+        """Wait until no other thread of this process computes; for one that never rests, 20 ms."""
+        self._settler.forget()
+        self._settler()
+
+    def flusher(self) -> HostReadFlusher:
+        """Give the flusher, which reads on all CPUs that this process may use, after other threads have settled.
 
         Raises:
             UnavailableError: the buffer would take more than a quarter of the memory that is left.
@@ -76,13 +84,17 @@ class CpuDevice:
                     f" quarter of the {format_bytes(free)} of memory that is left; free some, or time with a"
                     " warm cache"
                 )
-            self._flusher = ReadFlusher(self.torch_name, size)
+            self._flusher = HostReadFlusher(size, len(self._cpus), before=self._settler)
         return self._flusher
 
     def telemetry(self) -> Telemetry:
-        """Read the clock and the load average; other processes are not counted one by one."""
+        """Read the clock, the load average and this process's threads; other processes are not counted."""
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        return Telemetry(clock_mhz=clock_mhz(self._cpus, self._root), load_average=load)
+        return Telemetry(
+            clock_mhz=clock_mhz(self._cpus, self._root),
+            load_average=load,
+            busy_threads=self._settler.computing(),
+        )
 
     def release_memory(self) -> None:
         """Collect what is unreachable; torch caches no CPU memory."""

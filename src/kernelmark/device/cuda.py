@@ -64,6 +64,9 @@ class CudaDevice:
         """Wait for all streams of this device; raises torch's error if something failed on it."""
         self._torch.cuda.synchronize(self.index)
 
+    def settle(self) -> None:
+        """Do nothing: what threads of the host do is not in the device's time."""
+
     def flusher(self) -> ReadFlusher:
         """Give the flusher, which queues one reading kernel on the current stream."""
         if self._flusher is None:

@@ -72,6 +72,9 @@ class FakeDevice:
             failure, self.failure = self.failure, None
             raise failure
 
+    def settle(self) -> None:
+        """Do nothing: a fake device has no threads."""
+
     def flusher(self) -> _FakeFlusher:
         """Give a flusher that logs, and takes ``flush_ns`` of the clock."""
         return _FakeFlusher(self)

@@ -155,6 +155,8 @@ class Telemetry(Record):
     throttle_reasons: tuple[str, ...] = ()
     load_average: float | None = None
     other_processes: tuple[str, ...] = ()
+    busy_threads: int | None = None
+    """Other threads of the measuring process that computed at that moment."""
 
 
 class PassRecord(Record):

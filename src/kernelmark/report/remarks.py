@@ -127,6 +127,17 @@ def _company(run: StoredRun) -> Iterator[str]:
     load = max((state.load_average or 0.0 for _, state in _states(run)), default=0.0)
     if cores and load > cores:
         yield f"the load average reached {load:.1f} on {cores} cores: others were using the machine"
+    restless = {
+        _name(row): None
+        for row in run.rows
+        for each in (row.timing.passes if row.timing else ())
+        if each.before is not None and each.before.busy_threads
+    }
+    if restless:
+        yield (
+            "other threads of this process went on computing while a pass began, and took processors from it:"
+            f" {shortened(restless)}"
+        )
 
 
 def _retries(run: StoredRun) -> Iterator[str]:

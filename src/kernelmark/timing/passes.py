@@ -82,6 +82,7 @@ class Passes:
         self, each: Round, slot: Slot, count: int, *, lead_in: int = 0
     ) -> tuple[PassRecord, Samples]:
         """Run one pass of ``count`` samples, after ``lead_in`` untimed rounds."""
+        self.device.settle()
         before = self.device.telemetry()
         with collection_off():
             if lead_in:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.device import CacheSizes
-from kernelmark.device.eviction import ReadFlusher, cpu_eviction_bytes, gpu_eviction_bytes
+from kernelmark.device.eviction import HostReadFlusher, ReadFlusher, cpu_eviction_bytes, gpu_eviction_bytes
 
 MIB = 1 << 20
 sizes = st.integers(0, 2**32)
@@ -101,3 +104,46 @@ def test_a_flusher_stays_where_it_belongs_under_another_default_device() -> None
     with torch.device("meta"):
         flusher = ReadFlusher("cpu", MIB)
     assert flusher._rows.device.type == "cpu"
+
+
+@given(st.integers(1, 3 * MIB), st.integers(1, 5))
+def test_a_cpu_reads_whole_pages_on_each_thread(size: int, threads: int) -> None:
+    flusher = HostReadFlusher(size, threads)
+    assert size <= flusher.size_bytes < size + threads * 4096
+    starts = [start for start, _, _ in flusher._parts]
+    assert len({length for _, _, length in flusher._parts}) == 1
+    assert [b - a for a, b in pairwise(starts)] == [flusher.size_bytes // threads] * (threads - 1)
+
+
+@pytest.mark.spec("T29")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_cpus_flush_looks_through_every_part_in_vain(threads: int) -> None:
+    order: list[object] = []
+    flusher = HostReadFlusher(MIB, threads, before=lambda: order.append("before"))
+    search = flusher._search
+
+    def look(*part: int) -> object:
+        order.append(part[0])
+        found.append(search(*part))
+        return found[-1]
+
+    found: list[object] = []
+    flusher._search = look
+    flusher()
+    assert order[0] == "before"
+    assert sorted(order[1:]) == [start for start, _, _ in flusher._parts]
+    assert found == [None] * threads  # read to the end, since the byte is nowhere
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_child_flushes_with_threads_of_its_own() -> None:
+    flusher = HostReadFlusher(MIB, 2)
+    flusher()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a process with threads that forks
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        flusher()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
