@@ -103,7 +103,7 @@ def test_a_real_thread_that_computes_is_seen() -> None:
     settle = Settler()
     with spinning():
         seen = [settle.computing() for _ in range(200) if not time.sleep(0.001)]
-    assert max(seen) >= 1
+    assert any(seen)
     settle()
     assert settle.computing() == 0
 
