@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from kernelmark.records import read_run
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "KernelBench" / "test-kernel-bench.py"
@@ -68,6 +73,69 @@ def test_a_kernel_that_fails_is_one_row_and_unknown_options_reach_the_model_comm
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.spec("L2", "L5")
+def test_two_are_timed_one_at_a_time_and_the_run_ends_with_a_table_that_can_be_compared(
+    tmp_path: Path,
+) -> None:
+    kernels = ("--kernel", "level1/6_", "--kernel", "level1/12_")
+    options = ("--benchmark", "--jobs", "2", "--baselines", "eager", "--iterations", "4", "--cache", "warm")
+    done = run(tmp_path, *kernels, *options, "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("level1/12_sum "))
+    assert row.split()[1:3] == ["reduction", "verified"]
+    assert "eager / mlir" in done.stdout
+    document = json.loads((tmp_path / "out" / "suite.json").read_text())
+    assert document["baselines"] == ["eager"]
+    assert document["header"]["command"][:3] == ["test-kernel-bench.py", "--out", str(tmp_path / "out")]
+    for kernel in document["kernels"]:
+        assert kernel["ratios"]["eager"]["low"] <= kernel["ratios"]["eager"]["high"]
+    stored = read_run(tmp_path / "out" / "kernels" / "level1-12_sum")
+    assert stored.header.command[0] == "kernel-bench"
+    assert "--baselines" in stored.header.command
+    report = [sys.executable, "-m", "kernelmark", "report", str(tmp_path / "out")]
+    again = subprocess.run([*report, "--format", "markdown"], capture_output=True, text=True, timeout=60)
+    assert again.stdout == (tmp_path / "out" / "suite.md").read_text()
+    against = subprocess.run(
+        [*report, "--against", str(tmp_path / "out")], capture_output=True, text=True, timeout=60
+    )
+    assert "No kernel's status changed." in against.stdout
+
+
+@pytest.mark.spec("L12")
+def test_an_interrupt_leaves_no_process_behind_and_the_run_can_be_taken_up(tmp_path: Path) -> None:
+    models = tmp_path / "tree" / "level1"
+    models.mkdir(parents=True)
+    (models / "1_slow.py").write_text(
+        "import os, pathlib, time\npathlib.Path('started').write_text(str(os.getpid()))\ntime.sleep(120)\n"
+    )
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("- kernel: level1/1_slow.py\n  input_shapes: [4x4]\n  output_shape: 4x4\n")
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        "--suite",
+        str(suite),
+        "--kernelbench-root",
+        str(tmp_path / "tree"),
+    ]
+    asked = subprocess.Popen([*command, "--out", "out"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "started").exists() or not (tmp_path / "started").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        asked.send_signal(signal.SIGINT)
+        _, errors = asked.communicate(timeout=30)
+    assert asked.returncode == 130
+    assert "interrupted" in errors
+    pid = (tmp_path / "started").read_text()
+    assert not Path(f"/proc/{pid}").exists()
+    header = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert header["ended"] is None
+
+
 @pytest.mark.spec("L1")
 def test_a_prefix_that_fits_nothing_ends_with_2_and_names_what_is_near(tmp_path: Path) -> None:
     done = run(tmp_path, "--kernel", "level1/sofmax")
@@ -98,7 +166,8 @@ def test_check_root_says_what_differs_and_ends_with_1(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("--suite", "own", "--suite", "level1"), "run it by itself"),
-        (("--benchmark", "--jobs", "2"), "needs the machine to itself"),
+        (("--device", "cuda", "--memory", "4"), "leave --memory out"),
+        (("--device", "gpu!"), "is no device"),
         (("--expect", "none.txt"), "cannot be read"),
         (("--suite", "none.yaml", "--kernelbench-root", "."), "cannot be read"),
         (("--kernelbench-root", ".", "--level", "1"), "holds no level1"),

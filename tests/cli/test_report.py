@@ -146,3 +146,9 @@ def test_a_terminal_that_wants_no_colour_still_tells_checked_from_unchecked():
     assert "\x1b[3" not in written
     assert "! unverified" in written
     assert "✗ failed" in written
+
+
+def test_two_runs_are_compared_only_if_they_are_of_a_suite():
+    done = report(RUN, "--against", RUN)
+    assert done.returncode == 2
+    assert "is none" in done.stderr

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from kernelmark.timing.turn import TURN_VARIABLE, turn_to_time
+
 ENDS = {
     "wrong": (1, "error: the output differs from the reference: worst 3"),
     "usage": (2, "error: no such option"),
@@ -24,6 +26,9 @@ ENDS = {
 def main(arguments: list[str]) -> int:
     how = Path(arguments[0]).stem.split("_", 1)[1]
     print("asked", *arguments)
+    if how == "turn":
+        with turn_to_time():
+            print("turns are handed out:", TURN_VARIABLE in os.environ)
     if how == "hang":
         time.sleep(60)
     if how == "crash":

@@ -17,6 +17,7 @@ from kernelmark.kernelbench.driver import (
     outcome_of,
     read_outcomes,
 )
+from kernelmark.kernelbench.results import kernel_folder
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite
 from kernelmark.prefork import Finished, Limits, Prefork
@@ -115,6 +116,30 @@ def test_several_jobs_give_the_same_in_the_suite_s_order(
     assert [(o.kernel, o.status) for o in one] == [(o.kernel, o.status) for o in other]
 
 
+@pytest.mark.parametrize(
+    ("jobs", "benchmark", "handed"), [(2, True, True), (2, False, False), (1, True, False)]
+)
+def test_turns_are_handed_out_where_several_run_at_once_and_are_timed(
+    tmp_path: Path, options: DriverOptions, server: Prefork, *, jobs: int, benchmark: bool, handed: bool
+) -> None:
+    ends: list[Ended] = []
+    several = entries(tmp_path, "turn", "turn", "turn")
+    outcomes = drive(several, replace(options, jobs=jobs, benchmark=benchmark), server, on_end=ends.append)
+    assert {outcome.status for outcome in outcomes} == {Status.VERIFIED}
+    assert all(f"turns are handed out: {handed}" in end.output for end in ends)
+
+
+def test_records_of_an_earlier_run_give_way_to_those_of_the_next(
+    tmp_path: Path, options: DriverOptions, server: Prefork
+) -> None:
+    (entry,) = entries(tmp_path, "fine")
+    earlier = kernel_folder(options.out, entry.kernel) / "records.jsonl"
+    earlier.parent.mkdir(parents=True)
+    earlier.touch()
+    drive((entry,), options, server)
+    assert not earlier.exists()
+
+
 @pytest.mark.spec("L2", "L5", "L6", "L9")
 def test_the_command_line_says_the_entry_s_sizes(tmp_path: Path, options: DriverOptions) -> None:
     (entry,) = entries(
@@ -130,6 +155,8 @@ def test_the_command_line_says_the_entry_s_sizes(tmp_path: Path, options: Driver
     assert "--benchmark --gflops (2 * 3) / 1e9" in text
     assert "--atol 0.1 --rtol 0.0" in text
     assert line[-2:] == ["--threads", "1"]
+    assert "--device" not in line
+    assert "--device cuda:0" in " ".join(arguments_for(entry, replace(options, device="cuda:0")))
     smoke = arguments_for(entry, replace(options, smoke=True, torch_compile=True, infer_shapes=True))
     assert "--pipeline loops" in " ".join(smoke)
     assert {"--torch-compile", "--infer-shapes"} <= set(smoke)
