@@ -196,3 +196,64 @@ def book(tmp_path: Path) -> Iterator[Callable[[], Book]]:
     yield open_book
     for session in opened:
         session.suspend()
+
+
+MODEL = """\
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+def get_inputs():
+    return [torch.rand(64, 64), torch.rand(64, 64)]
+"""
+SCHEDULE = """\
+description: a product, in ways that end differently
+parameters:
+  how:
+    default: plain
+    choices: [plain, packed, same, wrong, lucky, refuse, raise, hang, crash]
+  free: {default: 1}
+pipeline:
+  - transform: odd.py:odd
+    options: {how: $how}
+  - include: shipped:loops.yaml
+"""
+ODD = """\
+import ctypes
+import os
+import signal
+
+from kernelmark.mlir.transforms.matmul import pack_and_tile
+
+
+def odd(module, *, target, how):
+    if how == "packed":
+        pack_and_tile(module, target=target)
+    elif how in ("wrong", "lucky"):
+        for operation in list(module.body.operations[0].regions[0].blocks[0].operations):
+            if operation.operation.name == "linalg.matmul":
+                a, b, zeros = operation.operation.operands
+                operation.operation.results[0].replace_all_uses_with(a if how == "lucky" else zeros)
+                operation.operation.erase()
+    elif how == "refuse":
+        raise ValueError("no tile fits")
+    elif how == "raise":
+        raise MemoryError("there is not that much")
+    elif how == "hang":
+        ctypes.PyDLL(None).pause()  # and lets nobody else have the interpreter
+    elif how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with a model, and a schedule for it with a parameter that does all sorts of things."""
+    folder = tmp_path_factory.mktemp("workplace")
+    (folder / "product.py").write_text(MODEL)
+    (folder / "identity.py").write_text(MODEL.replace("torch.rand(64, 64)]", "torch.eye(64)]"))
+    (folder / "ways.yaml").write_text(SCHEDULE)
+    (folder / "odd.py").write_text(ODD)
+    return folder
