@@ -72,8 +72,8 @@ class Conduct:
 
     def breach(self) -> str:
         """Say which threads calls left or started; blank for none. Costs some microseconds."""
-        left = set(sys._current_frames()) - self._threads - _of_compilers()
-        if left:
+        left = set(sys._current_frames()) - self._threads
+        if left and (left := left - _of_compilers()):
             return (
                 f"left {_counted(len(left), 'thread')} behind that {_verb(len(left))} still alive when its call"
                 " had returned; what goes on after a call is not in its time, so join it before returning"
@@ -210,6 +210,11 @@ def _settings() -> dict[str, Any]:
         "torch.is_inference_mode_enabled()": torch.is_inference_mode_enabled(),
         "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
         "the processors that the process may use": tuple(sorted(os.sched_getaffinity(0))),
+        "the process's priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "sys.gettrace()": sys.gettrace(),
+        "sys.getprofile()": sys.getprofile(),
+        "sys.getswitchinterval()": sys.getswitchinterval(),
+        **_of_dynamo(),
         "the global hooks of torch.nn": tuple(
             len(getattr(modules, name))
             for name in (
@@ -227,6 +232,17 @@ def _settings() -> dict[str, Any]:
         if (read := getattr(torch._C, name, None)) is not None:
             found[f"torch._C.{name}()"] = read()
     return found
+
+
+def _of_dynamo() -> dict[str, Any]:
+    """Read what decides whether a compiled function runs as it was compiled."""
+    dynamo: Any = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return {}
+    return {
+        "torch.compiler's stance": str(getattr(dynamo.eval_frame, "_stance", "")),
+        "torch._dynamo.config.disable": dynamo.config.disable,
+    }
 
 
 _C_SETTINGS = (

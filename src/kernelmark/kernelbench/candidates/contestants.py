@@ -13,6 +13,7 @@ from kernelmark.harness import Implementation, Unavailable
 from kernelmark.kernelbench.candidates.conduct import Conduct
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
 from kernelmark.kernelbench.candidates.problem import Problem, in_mode
+from kernelmark.mlir.front.state import Kept
 from kernelmark.mlir.ingress import make_model
 from kernelmark.verify import check_outputs
 
@@ -56,9 +57,9 @@ def share_weights(source: torch.nn.Module, target: torch.nn.Module) -> str:
     return f"weights not shared, since names or shapes differ: {'; '.join(parts)}; both were made with the same seed"
 
 
-def ours(model: torch.nn.Module, problem: Problem, conduct: Conduct) -> Implementation:
+def ours(model: torch.nn.Module, kept: Kept, problem: Problem, conduct: Conduct) -> Implementation:
     """Give the candidate as the engine runs it: on inputs that it has never seen before each call."""
-    return _implementation(model, problem, "ModelNew", breach=conduct.breach)
+    return _implementation(model, kept, problem, "ModelNew", breach=conduct.breach)
 
 
 def make_baselines(job: Job, problem: Problem) -> dict[str, Implementation | Unavailable]:
@@ -66,7 +67,7 @@ def make_baselines(job: Job, problem: Problem) -> dict[str, Implementation | Una
     made: dict[str, Implementation | Unavailable] = {}
     for baseline in job.settings.baselines:
         if baseline is Baseline.EAGER:
-            made[baseline] = _implementation(problem.model, problem, "torch eager")
+            made[baseline] = _implementation(problem.model, problem.kept, problem, "torch eager")
         else:
             made[baseline] = _inductor(problem)
     return made
@@ -77,6 +78,7 @@ def _inductor(problem: Problem) -> Implementation | Unavailable:
     inputs = problem.draws.arguments
     try:
         function(*inputs)
+        problem.kept.put_back()
         problem.draws.renew()
         drawn = problem.draws.now()
         given = function(*drawn)  # guards on what the first call made are compiled for in the second
@@ -85,7 +87,7 @@ def _inductor(problem: Problem) -> Implementation | Unavailable:
         return Unavailable(f"torch.compile failed: {_named(error)}")
     if not verdict.passed:
         return Unavailable(f"its answer is not eager's: {' '.join(verdict.message.split())}")
-    return _implementation(function, problem, "torch inductor")
+    return _implementation(function, problem.kept, problem, "torch inductor")
 
 
 def raising_its_own(error: Exception, case_id: str) -> KernelmarkError:
@@ -98,15 +100,25 @@ def raising_its_own(error: Exception, case_id: str) -> KernelmarkError:
 
 
 def _implementation(
-    function: Callable[..., Any], problem: Problem, backend: str, *, breach: Callable[[], str] | None = None
+    function: Callable[..., Any],
+    kept: Kept,
+    problem: Problem,
+    backend: str,
+    *,
+    breach: Callable[[], str] | None = None,
 ) -> Implementation:
     draws = problem.draws
+
+    def reset() -> None:
+        kept.put_back()
+        draws.renew()
+
     if not draws.arguments:
-        return Implementation(run=function, backend=backend, breach=breach)
+        return Implementation(run=function, reset=reset, backend=backend, breach=breach)
     return Implementation(
         run=function,
         args=draws.arguments,
-        reset=draws.renew,
+        reset=reset,
         drawn=draws.now,
         breach=breach,
         backend=backend,

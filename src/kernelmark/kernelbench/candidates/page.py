@@ -120,7 +120,15 @@ def _scores(scores: Sequence[FastP]) -> tuple[Section, ...]:
 
 
 def _notes(judged: Sequence[Judged]) -> tuple[Section, ...]:
-    texts = tuple(f"{each.name}: {note}" for each in judged for note in each.notes)
+    """List what is to be known of candidates; what holds for several is said once."""
+    whose: dict[str, list[str]] = {}
+    for each in judged:
+        for note in each.notes:
+            whose.setdefault(note, []).append(each.name)
+    texts = tuple(
+        f"{names[0] if len(names) == 1 else f'{len(names)} candidates'}: {note}"
+        for note, names in whose.items()
+    )
     return (Section("Notes", (Items(texts),)),) if texts else ()
 
 

@@ -13,7 +13,7 @@ import torch
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.drawing import Draws
 from kernelmark.kernelbench.candidates.job import Job, Mode
-from kernelmark.mlir.front.state import cloned
+from kernelmark.mlir.front.state import Kept, cloned
 from kernelmark.mlir.ingress import make_model, parse_input_shapes
 from kernelmark.verify import Exact, differing
 from kernelmark.verify.structure import leaves
@@ -26,12 +26,19 @@ class Problem:
     """A problem's model on its device, with inputs."""
 
     model: torch.nn.Module
+    kept: Kept
+    """What the model's calls change of it."""
     draws: Draws
     declaration: Exact
 
     def answer(self, *inputs: Any) -> Any:
-        """Give the right answer, computed on copies of ``inputs``."""
-        return self.model(*cloned(inputs))
+        """Give the right answer, computed on copies of ``inputs`` from the state that the model was made with."""
+        if self.kept.is_empty:
+            return self.model(*cloned(inputs))
+        self.kept.put_back()
+        answer = cloned((self.model(*cloned(inputs)),))[0]  # it may be what the model holds
+        self.kept.put_back()
+        return answer
 
 
 def load_problem(job: Job, device: str) -> Problem:
@@ -48,11 +55,12 @@ def load_problem(job: Job, device: str) -> Problem:
     in_mode(model.to(device), settings.mode)
     specs = parse_input_shapes(job.inputs)
     draws = Draws(specs, element=settings.element, device=device, seed=settings.seed)
-    given = cloned(draws.base)
+    kept, given = Kept(model), cloned(draws.base)
     model(*given)
+    kept.after_first_call()
     if written := differing(given, draws.base):
         raise UsageError(f"{job.problem}: its own Model writes to its inputs ({', '.join(written)})")
-    return Problem(model, draws, Exact(tolerance=settings.asked.for_element(settings.element)))
+    return Problem(model, kept, draws, Exact(tolerance=settings.asked.for_element(settings.element)))
 
 
 def in_mode(model: torch.nn.Module, mode: Mode) -> torch.nn.Module:

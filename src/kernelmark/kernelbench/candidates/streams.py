@@ -7,6 +7,7 @@ answer; a program that goes on with the result does not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import torch
 from kernelmark.kernelbench.candidates.answers import look_at
 from kernelmark.kernelbench.candidates.problem import tensors_of
 from kernelmark.verify import differing
+from kernelmark.verify.structure import unreal
 
 __all__ = ["after_call_on_cuda"]
 
@@ -33,7 +35,7 @@ def after_call_on_cuda(call: Callable[[], Any], previous: str) -> tuple[Any, str
     awake = torch.cuda.Event()
     awake.record()
     given = call()
-    tensors = [each for each in tensors_of(given) if each.is_cuda]
+    tensors = [each for each in tensors_of(given) if not unreal(each) and each.is_cuda]
     ahead, asleep = _seen_from_another_stream(tensors, awake)
     early = [each.clone() for each in tensors]
     torch.cuda.synchronize()
@@ -54,13 +56,19 @@ def after_call_on_cuda(call: Callable[[], Any], previous: str) -> tuple[Any, str
     return given, "", print_
 
 
+@cache
+def _side_stream() -> torch.cuda.Stream:
+    """Give one stream for all copies: another one would have no memory of its own yet, and wait for some."""
+    return torch.cuda.Stream()
+
+
 def _seen_from_another_stream(
     tensors: list[torch.Tensor], awake: torch.cuda.Event
 ) -> tuple[list[torch.Tensor], bool]:
     """Copy tensors past the sleeping stream; tell whether it slept until the copies were there."""
     if awake.query():
         return [], False
-    side = torch.cuda.Stream()
+    side = _side_stream()
     with torch.cuda.stream(side):
         copies = [each.clone() for each in tensors]
     side.synchronize()

@@ -39,6 +39,7 @@ from kernelmark.kernelbench.candidates.streams import after_call_on_cuda
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import READY, TIMED, Outcome
 from kernelmark.kernelfile.jobs import ended
+from kernelmark.mlir.front.state import Kept
 from kernelmark.timing import Budget, open_timer
 
 __all__ = ["status_of", "work"]
@@ -145,20 +146,29 @@ def _compare(job: Job, session: Session, notes: Notes) -> None:
     if unshared:
         notes[CANDIDATE] = [unshared]
     _require_untouched(conduct, job)
+    kept = Kept(model)
     call = _checked_call(model, problem, conduct, job, on_cuda=device.startswith("cuda"))
-    for _ in range(_PREWARM_CALLS):
+    for number in range(_PREWARM_CALLS):
         problem.draws.renew()
         try:
             call()
         except Exception as error:
             raise raising_its_own(error, job.case_id) from error
+        if number == 0:
+            kept.after_first_call()
+        kept.put_back()
     _require_untouched(conduct, job)
     conduct.calls_begin()
-    plan = make_plan(_case(job, problem), (CANDIDATE, ours(model, problem, conduct)), baselines)
+    plan = make_plan(_case(job, problem), (CANDIDATE, ours(model, kept, problem, conduct)), baselines)
     run_plan(plan, session)
     _require_untouched(conduct, job)
     seeds = _await_seeds(job.folder)
-    leave_answers(call, problem, seeds, job.folder, case_id=job.case_id)
+
+    def from_the_start() -> Any:
+        kept.put_back()
+        return call()
+
+    leave_answers(from_the_start, problem, seeds, job.folder, case_id=job.case_id)
     _require_untouched(conduct, job)
 
 

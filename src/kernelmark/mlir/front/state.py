@@ -17,7 +17,7 @@ from kernelmark.mlir.failures import Stage, failure
 from kernelmark.mlir.ingress.imported import type_of
 from kernelmark.mlir.signature import TensorType
 
-__all__ = ["State", "cloned", "plain_inputs"]
+__all__ = ["Kept", "State", "cloned", "plain_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,35 @@ class _Held:
         if self.now is not self.tensor:
             setattr(self.owner, self.attribute, self.tensor)
         self.tensor.copy_(self.kept)
+
+
+class Kept:
+    """The buffers and tensor attributes of ``model`` as they are now, to be put back before a call.
+
+    A model whose calls start where the last one left off gives another answer each time, and how often it was
+    called before is nobody's business.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._held = list(_held(model))
+
+    def after_first_call(self) -> None:
+        """Keep only what that call has changed, and put it back: the rest, which may be large, needs no copy."""
+        self._held = [
+            each for each in self._held if each.now is not each.tensor or not _same(each.tensor, each.kept)
+        ]
+        self.put_back()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to put back."""
+        return not self._held
+
+    def put_back(self) -> None:
+        """Let the tensors be what they were."""
+        with torch.no_grad():
+            for each in self._held:
+                each.put_back()
 
 
 class State:

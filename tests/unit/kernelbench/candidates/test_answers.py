@@ -153,3 +153,29 @@ def test_answers_that_were_not_left_are_told(problem) -> None:
 def test_a_problem_whose_own_model_writes_its_inputs_cannot_be_judged(problem) -> None:
     with pytest.raises(UsageError, match=r"its own Model writes to its inputs \(inputs\[0\]\)"):
         problem("x.relu_()")
+
+
+COUNTS = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = torch.zeros(4)
+        self.register_buffer("weight", torch.ones(4))
+    def forward(self, x):
+        self.hidden = self.hidden + x * self.weight
+        return self.hidden
+"""
+
+
+def test_a_model_that_goes_on_from_its_last_call_is_put_back_before_each(problem, tmp_path: Path) -> None:
+    job, _ = problem(inputs="4xf32xrnd")
+    job.model.write_text(COUNTS)
+    with torch.no_grad():
+        made = load_problem(job, "cpu")
+        x = torch.randn(4)
+        first = made.answer(x)
+        assert torch.equal(first, x)
+        assert torch.equal(made.answer(x), first)
+        assert first.data_ptr() != made.model.hidden.data_ptr()
+        assert not made.kept.is_empty

@@ -8,6 +8,7 @@ import sys
 PROGRAM = """
 import queue, sys, threading, time
 import torch
+import torch._dynamo
 import kernelmark.verify.verdict
 from kernelmark.kernelbench.candidates.answers import look_at
 from kernelmark.kernelbench.candidates.conduct import Conduct
@@ -38,6 +39,10 @@ WORDS = {
     "torch.nn.modules.module.register_module_forward_hook(print)": "the global hooks of torch.nn",
     "library = torch.library.Library('aten', 'IMPL'); library.impl('mm', print, 'CPU')": "overridden: aten/mm/CPU",
     "torch._C._set_mkldnn_enabled(False)": "torch._C._get_mkldnn_enabled() was True and is False",
+    "sys.setprofile(lambda *a: None)": "sys.getprofile() was None",
+    "sys.setswitchinterval(1.0)": "sys.getswitchinterval() was 0.005 and is 1.0",
+    "import torch._dynamo; torch.compiler.set_stance('force_eager')": "torch.compiler's stance was",
+    "os.nice(1)": "the process's priority was",
     "model[0].weight.zero_()": "the weights of the problem's own model were written",
     "model[0].register_forward_hook(lambda *a: None)": "the weights of the problem's own model were written",
     "model.forward = print": "the weights of the problem's own model were written",

@@ -110,13 +110,21 @@ def test_honest_candidates_are_verified_timed_and_kept_with_their_reports(
 ) -> None:
     found = judge_all(DATA / "honest", out=tmp_path)
     assert {each.status for each in found.values()} == {Status.VERIFIED}, found
-    assert set(found) == {"torch_ops", "slower", "fused", "other_names", "statistics_of_the_batch"}
+    assert set(found) == {
+        "torch_ops",
+        "slower",
+        "fused",
+        "other_names",
+        "statistics_of_the_batch",
+        "kept_by_content",
+    }
     for each in found.values():
         assert each.time_ns is not None
         low, value, high = (getattr(each.speedups["eager"], name) for name in ("low", "value", "high"))
         assert low < value < high
         assert any("checked in a process that never loaded it" in note for note in each.notes)
     assert found["slower"].speedups["eager"].value < 0.6
+    assert found["kept_by_content"].speedups["eager"].value < 1.0
     (note,) = (note for note in found["other_names"].notes if "not shared" in note)
     assert "Model's linear.weight, linear.bias; ModelNew's weight, bias" in note
     (run,) = (tmp_path / "candidates" / "level1-8_softmax-slower").iterdir()

@@ -9,7 +9,7 @@ import torch
 
 from kernelmark.errors import ModelRunError
 from kernelmark.mlir.elements import Element
-from kernelmark.mlir.front.state import State, plain_inputs
+from kernelmark.mlir.front.state import Kept, State, plain_inputs
 from kernelmark.mlir.signature import TensorType
 
 
@@ -122,3 +122,36 @@ def test_inputs_are_made_contiguous_and_aligned_and_others_stay() -> None:
     assert torch.equal(made[1][0], turned)
     assert made[1][1].data_ptr() % 64 == 0
     assert made[2:] == (3, None)
+
+
+def test_what_the_first_call_changes_is_put_back_and_the_rest_is_let_go() -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.last = torch.ones(2)
+            self.table = torch.ones(1000)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            self.last = x * self.table[:2]
+            return self.last + self.calls
+
+    model, x = Counting(), torch.tensor([3.0, 4.0])
+    kept, place = Kept(model), model.last.data_ptr()
+    first = model(x)
+    kept.after_first_call()
+    assert not kept.is_empty
+    assert (float(model.calls), model.last.tolist(), model.last.data_ptr()) == (0.0, [1.0, 1.0], place)
+    assert torch.equal(model(x), first)
+    kept.put_back()
+    assert float(model.calls) == 0.0
+    model.table.zero_()
+    kept.put_back()
+    assert not model.table.any()
+
+    plain = torch.nn.Linear(2, 2)
+    none = Kept(plain)
+    plain(x)
+    none.after_first_call()
+    assert none.is_empty
