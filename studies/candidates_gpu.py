@@ -1,6 +1,6 @@
 """Generated kernels on this GPU: honest ones must be verified, cheats must not; one table, exit 1 where not so.
 
-    python studies/candidates_gpu.py [--device cuda] [--out FOLDER] [--only WORD]
+    python studies/candidates_gpu.py [--device cuda] [--group FOLDER] [--only WORD] [--out FOLDER]
 
 The candidates are those of the tests, for our own models: torch, Triton, and inline CUDA where nvcc is installed.
 Without it that is said and the others run. With ``--device cpu`` those run that need no GPU.
@@ -12,11 +12,11 @@ import argparse
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
-from kernelmark.kernelbench.candidates.job import Settings
+from kernelmark.kernelbench.candidates.job import Baseline, Settings
 from kernelmark.kernelbench.candidates.judged import Judged
 from kernelmark.kernelbench.candidates.judging import Judging, judge
 from kernelmark.kernelbench.candidates.page import candidates_page, write_pages
@@ -53,11 +53,13 @@ GROUPS = (
 )
 
 
-def chosen(device: str, only: str) -> list[tuple[Group, Candidate]]:
+def chosen(device: str, only: str, groups: list[str]) -> list[tuple[Group, Candidate]]:
     """List what can run here, and say what cannot."""
     entries = load_suite(SUITE / "own.yaml").entries
     found = []
     for group in GROUPS:
+        if groups and group.folder not in groups:
+            continue
         if group.gpu and device == "cpu":
             print(f"{group.folder}: left out, it needs a GPU")
         elif group.program and shutil.which(group.program) is None:
@@ -91,20 +93,20 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, help="folder to keep the runs in")
     parser.add_argument("--only", default="", help="only candidates with this in their name")
+    parser.add_argument("--group", action="append", choices=[each.folder for each in GROUPS])
     parser.add_argument("--iterations", type=int, default=100)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         out = given.out or Path(scratch)
-        judging = Judging(
-            SUITE / "models",
-            out,
-            settings=Settings(device=given.device, iterations=given.iterations),
-            limits=Limits(LIMIT_S),
-        )
+        # inductor takes most of a candidate's time, and says nothing about one that cheats
+        settings = Settings(device=given.device, iterations=given.iterations)
+        quick = replace(settings, baselines=(Baseline.EAGER,))
+        judging = Judging(SUITE / "models", out, settings=settings, limits=Limits(LIMIT_S))
         judged, wrong = [], []
         with starter_for(given.device) as starter:
-            for group, candidate in chosen(given.device, given.only):
-                one = judge(candidate, judging, starter)
+            for group, candidate in chosen(given.device, given.only, given.group or []):
+                own = judging if group.honest else replace(judging, settings=quick)
+                one = judge(candidate, own, starter)
                 judged.append(one)
                 wrong += [told] if (told := unexpected(group, one)) else []
                 print(f"{group.folder}/{one.name}: {one.status} in {one.wall_s:.1f} s", flush=True)

@@ -90,7 +90,7 @@ def test_a_call_in_order_is_told_from_one_that_runs_ahead_and_one_that_is_not_jo
         assert words in breach if words else breach == "", (call, breach)
 
 
-def test_the_study_of_candidates_finds_nothing_unexpected_in_one_of_each_kind(tmp_path: Path) -> None:
+def test_the_study_of_candidates_finds_nothing_unexpected_in_honest_softmaxes(tmp_path: Path) -> None:
     study = [sys.executable, str(ROOT / "studies" / "candidates_gpu.py"), "--only", "softmax/t"]
     done = subprocess.run([*study, "--out", str(tmp_path)], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
