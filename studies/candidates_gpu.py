@@ -78,6 +78,8 @@ def unexpected(group: Group, judged: Judged) -> str:
         return f"{group.folder}/{judged.name} is honest, and {judged.status}: {judged.message}"
     if not group.honest and verified:
         return f"{group.folder}/{judged.name} cheats, and is verified"
+    if judged.status is Status.UNAVAILABLE:
+        return f"{group.folder}/{judged.name} could not be tried: {judged.message}"
     if not group.honest and not judged.message:
         return f"{group.folder}/{judged.name} is {judged.status} without a reason"
     if group.honest and not judged.speedups:
