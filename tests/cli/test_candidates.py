@@ -59,7 +59,7 @@ def test_candidates_are_judged_scored_kept_taken_up_again_and_held_to_a_list(tmp
     assert first.returncode == 1, first.stdout + first.stderr
     assert "[2/3] level_1_problem_8_sample_0_kernel.py: verified, " in first.stdout
     assert "sample_1_kernel.py: wrong: candidate does not match the reference" in first.stdout
-    assert "3 kernels: 2 verified, 1 wrong" in first.stdout
+    assert "3 candidates: 2 verified, 1 wrong" in first.stdout
     told = json.loads((tmp_path / "out" / "candidates.json").read_text())
     assert [each["status"] for each in told["candidates"]] == ["verified", "verified", "wrong"]
     each, best = told["fast_p"]
@@ -88,7 +88,7 @@ def test_candidates_are_judged_scored_kept_taken_up_again_and_held_to_a_list(tmp
     write(tmp_path, "level_1_problem_6_sample_0_kernel.py", "torch.relu(x)")
     last = run(tmp_path, *QUICK, "--kernel", "level1/8_", "--resume", "--expect", "kept.txt")
     assert last.returncode == 0, last.stdout + last.stderr
-    assert "2 kernels: 1 verified, 1 wrong" in last.stdout
+    assert "2 candidates: 1 verified, 1 wrong" in last.stdout
 
 
 @pytest.mark.slow

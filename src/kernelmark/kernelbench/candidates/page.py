@@ -38,7 +38,7 @@ def candidates_page(judged: Sequence[Judged], judging: Judging, device: str) -> 
             ),
             Section(
                 "What became of each",
-                (_table(judged, baselines), *summary(each.outcome for each in judged)[:1]),
+                (_table(judged, baselines), _counted(judged)),
             ),
             *_scores(fast_p(judged, baselines)),
             *_notes(judged),
@@ -93,6 +93,12 @@ def _table(judged: Sequence[Judged], baselines: Sequence[str]) -> Table:
     over = tuple(f"over {name}" for name in baselines)
     aligns = (*(Align.LEFT,) * 3, *(Align.RIGHT,) * (1 + len(over)), Align.LEFT)
     return Table(("candidate", "problem", "status", "time", *over, "why"), cells, aligns)
+
+
+def _counted(judged: Sequence[Judged]) -> str:
+    """Count the candidates by status."""
+    line, *_ = summary(each.outcome for each in judged)
+    return f"{len(judged)} candidates:{line.partition(':')[2]}"
 
 
 def _scores(scores: Sequence[FastP]) -> tuple[Section, ...]:

@@ -158,7 +158,7 @@ FAILING = {
     "exits": ("raise SystemExit(0)", Status.IMPORT_FAILURE, "SystemExit"),
     "leaves": ("import os; os._exit(0)", Status.CRASH, "with status 0, before its work was done"),
     "hungry": (HEAD + "return torch.ones(1 << 33) + x.sum()", Status.OUT_OF_MEMORY, "ran out of memory"),
-    "hangs": (HEAD + "import time; time.sleep(600)", Status.TIMEOUT, "it did not end within 6 s"),
+    "hangs": (HEAD + "import time; time.sleep(600)", Status.TIMEOUT, "it did not end within 4 s"),
 }
 
 
@@ -167,7 +167,7 @@ def test_each_failure_is_a_row_with_its_status_and_its_reason(judge_all: JudgeAl
     folder.mkdir(parents=True)
     for name, (source, _, _) in FAILING.items():
         (folder / f"{name}.py").write_text(source + "\n")
-    found = judge_all(tmp_path, limits=Limits(time_s=6.0, memory_bytes=8 << 30), out=tmp_path / "out")
+    found = judge_all(tmp_path, limits=Limits(time_s=4.0, memory_bytes=8 << 30), out=tmp_path / "out")
     for name, (_, status, words) in FAILING.items():
         assert found[name].status is status, found[name]
         assert words in found[name].message

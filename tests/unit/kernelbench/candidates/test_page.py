@@ -40,7 +40,7 @@ def test_the_console_and_the_document_say_the_same(tmp_path: Path) -> None:
         "2.750]",
         "0.900",
     ]
-    assert "2 kernels: 1 verified, 1 wrong" in text
+    assert "2 candidates: 1 verified, 1 wrong" in text
     assert "level1/1_a/x.py: weights not shared" in text
     page = write_pages(JUDGED, judging, "cpu").read_text()
     assert "| 2.500 [2.250, 2.750] | 0.900 |" in page
