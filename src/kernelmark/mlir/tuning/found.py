@@ -12,8 +12,12 @@ from kernelmark.mlir.tuning.racing import Fate
 from kernelmark.mlir.tuning.search import Outcome
 from kernelmark.mlir.tuning.space import Candidate
 from kernelmark.records import Check, Ratio, Role, Row
+from kernelmark.report.plain import one_line
 
 __all__ = ["Found", "Line", "summarise_search", "verdict"]
+
+_SHOWN = 200
+"""Letters of an error that the table shows; all of it is in the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,8 @@ def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | 
 def _fate(candidate: Candidate, checked: Row, outcome: Outcome) -> str:
     race = outcome.race
     if checked.check is Check.FAILED:
-        return checked.note.splitlines()[0]
+        note = one_line(checked.note)
+        return note if len(note) <= _SHOWN else f"{note[:_SHOWN]}..."
     if candidate.number == race.incumbent:
         if candidate.number == 0:
             return "the default, and kept"

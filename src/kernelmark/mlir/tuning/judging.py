@@ -120,9 +120,8 @@ class ProcessJudge:
             if answer.ended or not left:
                 break
             if answer.at != left[0].number:
-                raise CrashedError(
-                    f"the worker {self._death(ended)} before it came to a candidate:{_said(ended)}"
-                )
+                death = self._death(ended)
+                raise CrashedError(f"no candidate was come to: {death}{_said(ended)}")
             rows.append(_died(job, left.pop(0), answer.stage, self._death(ended), ended))
         return tuple(rows)
 

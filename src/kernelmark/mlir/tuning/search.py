@@ -182,6 +182,7 @@ class Search:
             )
             self.book.record([row], Phase.RACE, seconds=seconds)
             return
+        self.book.record([], Phase.RACE, seconds=seconds)
         for number in group:  # one of them killed the others' run: each has one to itself
             self._measure(rung, incumbent, [number])
 

@@ -46,20 +46,30 @@ _DIGEST = 16
 
 def main(arguments: Sequence[str]) -> int:
     """Carry out the job in the first file, and answer in the second."""
-    job, answers = read_job(Path(arguments[0])), Answers(Path(arguments[1]))
-    carry_out(job, answers)
+    signal.signal(
+        signal.SIGALRM, signal.SIG_DFL
+    )  # the kernel's own ending of a process, which nothing can delay
+    carry_out(read_job(Path(arguments[0])), Answers(Path(arguments[1])), alarm=_alarm)
     return 0
 
 
-def carry_out(job: CheckJob | MeasureJob, answers: Answers) -> None:
-    """Carry out a job; an error of this package's is an answer, and any other ends the process."""
+def carry_out(
+    job: CheckJob | MeasureJob, answers: Answers, *, alarm: Callable[[float], object] = lambda seconds: None
+) -> None:
+    """Carry out a job; an error of this package's is an answer, and any other ends the process.
+
+    Args:
+        job: What to do.
+        answers: Where to answer.
+        alarm: Called with the seconds that a candidate is given, and with 0 where it is done.
+    """
     target = job.request.resolve_target()
     keep_large_blocks()
     threads = torch.get_num_threads()
     torch.set_num_threads(target.threads)
     try:
         with torch.no_grad():
-            shop = _Shop.open(job, target)
+            shop = _Shop.open(job, target, alarm)
             if isinstance(job, CheckJob):
                 _check_all(shop, job, answers)
             else:
@@ -80,9 +90,10 @@ class _Shop:
     loaded: LoadedModel
     inputs: tuple[Any, ...]
     state: State
+    alarm: Callable[[float], object]
 
     @classmethod
-    def open(cls, job: CheckJob | MeasureJob, target: Target) -> _Shop:
+    def open(cls, job: CheckJob | MeasureJob, target: Target, alarm: Callable[[float], object]) -> _Shop:
         request = job.request
         loaded = load_model(
             request.path,
@@ -92,7 +103,16 @@ class _Shop:
             seed=request.seed,
         )
         inputs = plain_inputs(loaded.inputs, ALIGNMENT)
-        return cls(job, target, loaded, inputs, State(loaded.model, inputs))
+        return cls(job, target, loaded, inputs, State(loaded.model, inputs), alarm)
+
+    @contextlib.contextmanager
+    def limited(self) -> Iterator[None]:
+        """Give what is inside the time that one candidate may take."""
+        self.alarm(self.job.limit_s)
+        try:
+            yield
+        finally:
+            self.alarm(0)
 
     @property
     def request(self) -> ModelRequest:
@@ -149,7 +169,7 @@ def _check_all(shop: _Shop, job: CheckJob, answers: Answers) -> None:
         reference, shop.inputs, seed=seed, wanted=job.request.second_draw, tell=lambda line: None
     )
     for candidate in job.candidates:
-        with _limited(job.limit_s):
+        with shop.limited():
             row = _checked(shop, candidate, known, draws, answers)
         answers.row(row)
         if row.check.comparable:
@@ -238,7 +258,7 @@ def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
     codes: dict[str, Implementation] = {}
     threads: dict[str, int] = {}
     for candidate in job.candidates:
-        with _limited(job.limit_s):
+        with shop.limited():
             built = shop.build(candidate, partial(answers.begin, candidate))
         codes[candidate.label] = bound_code(built, shop.inputs, shop.state)
         threads[candidate.label] = built.compiled.threads
@@ -256,15 +276,6 @@ def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
             answers.row(row)
 
 
-@contextlib.contextmanager
-def _limited(limit_s: float) -> Iterator[None]:
-    """Have the kernel end this process where what is inside takes longer, whoever holds the interpreter then."""
-    _alarm(limit_s)
-    try:
-        yield
-    finally:
-        _alarm(0)
-
-
 def _alarm(seconds: float) -> None:
+    """Have the kernel end this process in so many seconds, whoever holds the interpreter then; 0 is never."""
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -62,12 +62,6 @@ def test_a_run_that_one_contestant_kills_names_it(judge: ProcessJudge) -> None:
     assert "SIGSEGV" in measured.death
 
 
-def test_a_contestant_that_no_longer_compiles_is_named(judge: ProcessJudge) -> None:
-    measured = judge.measure("r", [candidate(0, "plain"), candidate(1, "refuse")], QUICK, {})
-    assert (measured.rows, measured.at) == ((), 1)
-    assert "no tile fits" in measured.death
-
-
 def test_a_model_that_cannot_be_loaded_is_the_error_that_it_is(
     judge: ProcessJudge, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

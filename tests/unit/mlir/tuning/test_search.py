@@ -130,6 +130,7 @@ def test_one_that_kills_a_run_costs_no_other_its_place(candidates: Make, book: O
     assert all("a=3" not in run for run in judge.measured[5:])
     assert candidates(5)[outcome.race.incumbent].label == "a=2"
     assert opened.failed(0) == {"a=3": "compile: its process died of SIGSEGV"}
+    assert opened.state.spent_s == judge.now_s - 1  # but for the confirmation
 
 
 def test_one_that_is_wrong_when_it_is_measured_leaves(candidates: Make, book: Open) -> None:

@@ -20,7 +20,7 @@ from kernelmark.mlir.tuning.jobs import (
     write_job,
 )
 from kernelmark.mlir.tuning.space import Candidate
-from kernelmark.mlir.tuning.worker import carry_out, main
+from kernelmark.mlir.tuning.worker import carry_out
 from kernelmark.records import Cache, Check, Row
 from kernelmark.timing import Budget
 from tests.unit.mlir.tuning.conftest import HEADER
@@ -28,6 +28,8 @@ from tests.unit.mlir.tuning.conftest import HEADER
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
 
 QUICK = Budget(warmup_ms=0, sample_ms=1, min_count=4, max_count=8, blocks=2, prepare_ms=1)
+
+LIMIT_S = 100.0
 
 
 def candidate(number: int, how: str) -> Candidate:
@@ -43,7 +45,7 @@ def check(
     workplace: Path, tmp_path: Path, *hows: str, known: dict[str, str] | None = None, model: str = "product"
 ) -> Answer:
     candidates = tuple(candidate(number, how) for number, how in enumerate(hows))
-    job = CheckJob(request(workplace, model), Element.F32, HEADER, "c", candidates, known or {}, 100.0)
+    job = CheckJob(request(workplace, model), Element.F32, HEADER, "c", candidates, known or {}, LIMIT_S)
     path = tmp_path / "answers.jsonl"
     carry_out(job, Answers(path))
     return read_answers(path)
@@ -117,11 +119,18 @@ def test_code_that_another_worker_has_checked_is_known(
 def test_contestants_are_timed_in_one_interleaved_run(workplace: Path, tmp_path: Path) -> None:
     contestants = (candidate(0, "plain"), candidate(1, "packed"))
     job = MeasureJob(
-        request(workplace, cache=Cache.COLD), Element.F32, HEADER, "r", contestants, QUICK, {"rung": 1}, 100.0
+        request(workplace, cache=Cache.COLD),
+        Element.F32,
+        HEADER,
+        "r",
+        contestants,
+        QUICK,
+        {"rung": 1},
+        LIMIT_S,
     )
     path = write_job(job, tmp_path / "job")
     assert read_job(path) == job
-    assert main([str(path), str(tmp_path / "answers.jsonl")]) == 0
+    carry_out(read_job(path), Answers(tmp_path / "answers.jsonl"))
     ours, other = read_answers(tmp_path / "answers.jsonl").rows
     assert (ours.implementation, ours.role) == ("how=plain", "ours")
     assert ours.timing is not None
@@ -135,12 +144,22 @@ def test_contestants_are_timed_in_one_interleaved_run(workplace: Path, tmp_path:
 
 def test_one_that_is_wrong_leaves_a_run_without_times(workplace: Path, tmp_path: Path) -> None:
     contestants = (candidate(0, "plain"), candidate(1, "wrong"))
-    job = MeasureJob(request(workplace), Element.F32, HEADER, "r", contestants, QUICK, {}, 100.0)
+    job = MeasureJob(request(workplace), Element.F32, HEADER, "r", contestants, QUICK, {}, LIMIT_S)
     carry_out(job, Answers(tmp_path / "a"))
     answer = read_answers(tmp_path / "a")
     assert [row.check for row in answer.rows] == [Check.VERIFIED, Check.FAILED]
     assert all(row.timing is None for row in answer.rows)
     assert answer.error is not None
+
+
+def test_one_that_no_longer_compiles_is_named(workplace: Path, tmp_path: Path) -> None:
+    contestants = (candidate(0, "plain"), candidate(1, "refuse"))
+    job = MeasureJob(request(workplace), Element.F32, HEADER, "r", contestants, QUICK, {}, LIMIT_S)
+    carry_out(job, Answers(tmp_path / "a"))
+    answer = read_answers(tmp_path / "a")
+    assert answer.error is not None
+    assert answer.error[0] == "ModelLoweringError"
+    assert answer.at == 1
 
 
 def test_a_model_that_cannot_be_loaded_is_an_answer(workplace: Path, tmp_path: Path) -> None:
