@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +36,7 @@ from kernelmark.mlir.graph_calls import (
     without_passed_through,
 )
 from kernelmark.mlir.ingress import import_graph
+from kernelmark.mlir.ingress.recurrent import WholeLayers
 from kernelmark.mlir.lowering import Observer, lower
 from kernelmark.mlir.targets import Target, detect, override, require_here
 
@@ -146,7 +148,7 @@ class Backend:
             fw_compiler=self._compiler(Direction.FORWARD),
             bw_compiler=self._compiler(Direction.BACKWARD),
         )
-        with without_onednn():
+        with without_onednn(), nullcontext() if _wants_gradients(example_inputs) else WholeLayers():
             return compiler(graph, example_inputs)
 
     def _compiler(self, direction: Direction) -> Callable[..., Any]:
@@ -226,6 +228,12 @@ def kernelmark_mlir(
 ) -> Callable[..., Any]:
     """Compile one graph of dynamo's with the options that ``torch.compile`` was given."""
     return Backend(BackendOptions.read(options))(graph, example_inputs)
+
+
+def _wants_gradients(example_inputs: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
+    )
 
 
 def _timed(subgraph: Subgraph, stage: Stage, work: Callable[[], Any]) -> Any:

@@ -35,13 +35,9 @@ def order_copies(module: Module, **_: object) -> None:
     arguments = list(block.arguments)
     operations = [each.operation for each in block.operations]
     copies = [
-        _Copy(
-            operation,
-            arguments.index(operation.operands[1]),
-            frozenset(_arguments_behind(operation.operands[0])),
-        )
+        _Copy(operation, arguments.index(into), frozenset(_arguments_behind(operation.operands[0])))
         for operation in operations
-        if operation.name == "memref.copy" and operation.operands[1] in arguments
+        if operation.name == "memref.copy" and (into := _whole(operation.operands[1])) in arguments
     ]
     if not any(copies[j].reads & {copies[i].writes} for j in range(len(copies)) for i in range(j)):
         return
@@ -52,6 +48,17 @@ def order_copies(module: Module, **_: object) -> None:
     for copy in ordered:
         if copy.circular:
             _read_from_buffer(copy.operation, ordered[0].operation)
+
+
+_RESHAPES = ("memref.expand_shape", "memref.collapse_shape")
+
+
+def _whole(value: Any) -> Any:
+    """Look through reshapes: a result of another shape than what is computed is copied into through one."""
+    ir = bindings("ir")
+    while not isinstance(value, ir.BlockArgument) and value.owner.name in _RESHAPES:
+        value = value.owner.operands[0]
+    return value
 
 
 @dataclass(slots=True)

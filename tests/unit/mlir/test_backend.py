@@ -98,6 +98,18 @@ def test_each_shipped_model_gives_what_the_import_of_the_whole_model_gives(
     assert not backend.subgraphs[0].reason
 
 
+def test_a_recurrent_layer_has_gradients(backend: Backend) -> None:
+    layer = nn.GRU(4, 4)
+    x = torch.randn(3, 2, 4)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        torch.compile(layer, backend=backend)(x)[0].sum().backward()
+    got = [parameter.grad for parameter in layer.parameters()]
+    assert [each.direction for each in backend.subgraphs] == [Direction.FORWARD, Direction.BACKWARD]
+    layer.zero_grad()
+    layer(x)[0].sum().backward()
+    _close(got, [parameter.grad for parameter in layer.parameters()])
+
+
 @pytest.mark.spec("L4")
 def test_a_graph_break_makes_two_graphs_and_each_is_compiled(backend: Backend) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -77,14 +77,28 @@ def _fill(destination: str, value: int) -> str:
     )
 
 
+def _square(name: str) -> str:
+    kind = "memref<2x2xf32>"
+    return f"%s{name} = memref.expand_shape %{name} [[0, 1]] output_shape [2, 2] : {MEMREF} into {kind}"
+
+
+def _copy_squares(source: str, destination: str) -> str:
+    return f"memref.copy %s{source}, %s{destination} : memref<2x2xf32> to memref<2x2xf32>"
+
+
+@pytest.mark.parametrize("reshaped", [False, True], ids=["plain", "reshaped"])
 @pytest.mark.parametrize("moves", list(itertools.product(range(3), repeat=3)), ids=str)
 def test_results_that_stand_in_each_others_buffers_all_arrive(
-    lower_text: Callable[..., Any], moves: tuple[int, ...]
+    lower_text: Callable[..., Any], moves: tuple[int, ...], reshaped: bool
 ) -> None:
     """Result i is to be what stands in buffer ``moves[i]``: every way that three can be mixed up."""
     ir = pytest.importorskip("torch_mlir.ir")
     filled = [_fill(f"%y{i}", i + 1) for i in range(3)]
-    copies = [_copy(f"%y{source}", f"%y{i}") for i, source in enumerate(moves) if source != i]
+    if reshaped:
+        filled += [_square(f"y{i}") for i in range(3)]
+        copies = [_copy_squares(f"y{source}", f"y{i}") for i, source in enumerate(moves) if source != i]
+    else:
+        copies = [_copy(f"%y{source}", f"%y{i}") for i, source in enumerate(moves) if source != i]
     with ir.Context():
         module = ir.Module.parse(_module(3, "\n".join(filled + copies)))
         order_copies(module)

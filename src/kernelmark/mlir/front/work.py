@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 from kernelmark.mlir.elements import Element
+from kernelmark.mlir.graph_calls import without_onednn
 from kernelmark.roofline import Work
 
 __all__ = ["ModelWork", "count_work"]
@@ -58,7 +59,8 @@ def count_work(
         gflops: What is said of its operations, in billions.
         nbytes: What is said of its bytes.
     """
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    # of a recurrent layer that is one call of oneDNN's, the counter sees nothing
+    with torch.no_grad(), without_onednn(), FlopCounterMode(display=False) as counter:
         outputs = model(*inputs)
     counted = counter.get_total_flops()
     stated = None if gflops is None else round(gflops * 1e9)

@@ -20,14 +20,13 @@ from torch._guards import tracing
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.graph_module import _loader as fx_sources
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelmark.errors import ModelError
 from kernelmark.mlir.bindings import bindings
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
-from kernelmark.mlir.ingress.recurrent import over_all_steps
+from kernelmark.mlir.ingress.recurrent import WholeLayers
 
 __all__ = ["Exported", "export_program", "innermost_own_frame"]
 
@@ -173,7 +172,7 @@ def _held_as_buffers(model: torch.nn.Module) -> Iterator[frozenset[str]]:
             module.__dict__[name] = value
 
 
-class _Tracing(TorchFunctionMode):
+class _Tracing(WholeLayers):
     """Lets recurrent nets be one operation a layer, and stops where ``forward`` calls too much to compile."""
 
     def __init__(self, name: str) -> None:
@@ -195,8 +194,7 @@ class _Tracing(TorchFunctionMode):
                 " is unrolled, so give it fewer steps",
                 source=_own_line(traceback.extract_stack()),
             )
-        given = over_all_steps(func, args) if not kwargs else None
-        return func(*args, **(kwargs or {})) if given is None else given
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 # --- what cannot be compiled --------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["NAMESPACE", "over_all_steps"]
+__all__ = ["NAMESPACE", "WholeLayers", "over_all_steps"]
 
 NAMESPACE = "kernelmark"
 """Of the operations that are imported as calls of functions written in MLIR."""
@@ -64,6 +65,19 @@ def over_all_steps(function: Any, arguments: Sequence[Any]) -> tuple[torch.Tenso
         return None
     _operations()
     return net(*arguments)
+
+
+class WholeLayers(TorchFunctionMode):
+    """Lets each recurrent layer that is traced be one operation over all steps.
+
+    The operations have no gradients.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = over_all_steps(func, args) if not kwargs else None
+        return func(*args, **(kwargs or {})) if given is None else given
 
 
 def _lstm(

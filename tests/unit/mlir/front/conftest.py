@@ -61,13 +61,21 @@ MODELS = {
     ),
     "untraced": (
         "class Model(torch.nn.Module):\n"
+        "    @torch._dynamo.disable\n"
+        "    def forward(self, x):\n"
+        "        return x + 1\n"
+        "def get_inputs():\n"
+        "    return [torch.rand(2, 1, 4)]\n"
+    ),
+    "lstm": (
+        "class Model(torch.nn.Module):\n"
         "    def __init__(self):\n"
         "        super().__init__()\n"
         "        self.lstm = torch.nn.LSTM(4, 4)\n"
         "    def forward(self, x):\n"
         "        return self.lstm(x)[0]\n"
         "def get_inputs():\n"
-        "    return [torch.rand(2, 1, 4)]\n"
+        "    return [torch.rand(2000, 1, 4)]\n"
     ),
     "no_export": (
         "class Model(torch.nn.Module):\n"

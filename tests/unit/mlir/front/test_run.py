@@ -265,6 +265,14 @@ def test_a_model_that_torch_compile_does_not_trace_is_no_success(model_file: Fil
     assert run_model(ModelRequest(model_file("untraced"), pipeline=("loops",))).ours.check is Check.VERIFIED
 
 
+@pytest.mark.spec("L4")
+def test_a_recurrent_layer_is_compiled_in_torch_compile_mode_too(model_file: File) -> None:
+    run = run_model(ModelRequest(model_file("lstm"), mode=Mode.TORCH_COMPILE))
+    assert run.ours.check is Check.VERIFIED
+    assert run.ours.backend.startswith("1 graph of torch.compile")
+    # unrolled, its 2,000 steps would be more calls than an import takes
+
+
 def test_another_output_than_was_said_is_an_error_of_use(model_file: File) -> None:
     request = ModelRequest(model_file("product"), output=parse_output_shape("16x17"), pipeline=("loops",))
     with pytest.raises(UsageError, match="--output-shape says 16x17"):

@@ -46,3 +46,10 @@ def test_where_nothing_is_counted_nothing_is_said() -> None:
     assert work.flops == 0
     assert work.eval_roofline().compute == "bfloat16"
     assert count_work(torch.nn.ReLU(), (torch.ones(4),), Element.F32, gflops=1e-9).note == ""
+
+
+def test_the_products_of_a_recurrent_layer_are_counted() -> None:
+    steps, rows, features, width = 5, 3, 8, 4
+    model = torch.nn.LSTM(features, width).eval()
+    work = count_work(model, (torch.ones(steps, rows, features),), Element.F32)
+    assert work.flops == 2 * steps * rows * 4 * width * (features + width)
