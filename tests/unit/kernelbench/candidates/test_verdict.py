@@ -51,7 +51,7 @@ def rows(candidate: Check = Check.VERIFIED) -> tuple[Row, ...]:
                 implementation=name,
                 role=role,
                 check=check,
-                note="",
+                note="off" if check is Check.FAILED else "",
                 timing=timing(ns) if check.timeable else None,
             )
         )
