@@ -126,7 +126,7 @@ class Prefork:
             timed_out = not _ended_within(pending, limits.time_s)
         finally:
             self._end(pending)
-        if pending.code is None:
+        if pending.code is None or self._closed:  # its end is ours then, and says nothing of it
             raise UnavailableError("the process that starts the workers ended; run the command again")
         return Finished(pending.code, timed_out, tail_of(log), tail_of(errors), pending.clock.seconds)
 
@@ -303,7 +303,8 @@ def _serve(target: str, preload: Sequence[str]) -> None:
     module, _, name = target.partition(":")
     function = getattr(import_module(module), name)
     for each in preload:
-        import_module(each)
+        with suppress(ModuleNotFoundError):  # where it is needed, a process says what to install
+            import_module(each)
     running: dict[int, int] = {}
     # A child's end arrives as a byte in a pipe, so that one wait is for both: requests and ends.
     ends, wake = os.pipe()

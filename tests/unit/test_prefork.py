@@ -104,3 +104,9 @@ def test_the_processes_have_the_server_s_modules(tmp_path: Path) -> None:
         assert run(without, tmp_path, "modules").code == 1
     with Prefork("prefork_target:main", preload=("decimal",), environment=path) as with_it:
         assert run(with_it, tmp_path, "modules").code == 0
+
+
+def test_a_module_that_is_not_installed_is_left_to_what_needs_it(tmp_path: Path) -> None:
+    preload = ("no_such_module", "decimal")
+    with Prefork("prefork_target:main", preload=preload, environment={"PYTHONPATH": str(HERE)}) as server:
+        assert run(server, tmp_path, "modules").code == 0
