@@ -134,6 +134,7 @@ def test_an_interrupt_leaves_no_process_behind_and_the_run_can_be_taken_up(tmp_p
     assert not Path(f"/proc/{pid}").exists()
     header = json.loads((tmp_path / "out" / "run.json").read_text())
     assert header["ended"] is None
+    assert not (tmp_path / "out" / "outcomes.jsonl").exists()
 
 
 @pytest.mark.spec("L1")

@@ -100,8 +100,13 @@ class _Expectation:
     vacuous: str = ""
 
 
-def check_all(plan: Plan, device: Device) -> Checked:
+def check_all(plan: Plan, device: Device, *, other_values: bool = True) -> Checked:
     """Check every implementation of ``plan``; failures are findings, not exceptions.
+
+    Args:
+        plan: What to check.
+        device: Where it runs.
+        other_values: Whether each is called on other values first.
 
     Raises:
         UsageError: the case declares a check and has no reference.
@@ -127,7 +132,10 @@ def check_all(plan: Plan, device: Device) -> Checked:
         elif planned.is_reference:
             finding = _inherit(planned, checked)
         else:
-            finding = _check_one(planned, planned.implementation, checked, expectation, device)
+            finding = Finding(planned, expectation.status, expectation.note)
+            if other_values and expectation.known and planned.implementation.noncomparable_reason is None:
+                _call_on_other_values(finding, planned.implementation, checked, device)
+            _check_one(finding, planned.implementation, checked, expectation, device)
         checked.findings[planned.name] = finding
     return checked
 
@@ -206,36 +214,34 @@ def _inherit(planned: Planned, checked: Checked) -> Finding:
 
 
 def _check_one(
-    planned: Planned,
+    finding: Finding,
     implementation: Implementation,
     checked: Checked,
     expectation: _Expectation,
     device: Device,
-) -> Finding:
-    finding = Finding(planned, expectation.status, expectation.note)
+) -> None:
     reason = implementation.noncomparable_reason
     if reason is not None:
         finding.check, finding.note = Check.NONCOMPARABLE, reason
-    if expectation.known and reason is None:
-        _call_on_other_values(finding, implementation, checked, device)
     kept = []
     # two poisons, so that no element can keep either by luck
     for which in (0, 1) if implementation.owned_outputs else (0,):
         poison(implementation.owned_outputs, which)
         outputs = _call(finding, implementation, checked, device)
         if finding.failed:
-            return finding
+            return
         kept.append(untouched(implementation.owned_outputs, which))
         if expectation.known:
             expected = _answer(implementation, checked, device)
             _compare(finding, check_outputs(outputs, expected, checked.declaration))
         if finding.failed:
-            return finding
+            return
     for element in unwritten(*kept) if len(kept) == 2 else ():
-        finding.fail(VerificationError(f"{planned.name} left part of its own output unwritten: {element}"))
+        finding.fail(
+            VerificationError(f"{finding.planned.name} left part of its own output unwritten: {element}")
+        )
     if expectation.vacuous and finding.check.comparable:
         finding.check, finding.note = Check.UNVERIFIED, expectation.vacuous
-    return finding
 
 
 def _call(finding: Finding, implementation: Implementation, checked: Checked, device: Device) -> Any:

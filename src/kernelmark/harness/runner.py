@@ -127,7 +127,7 @@ def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
             refusal = error
         else:
             return _record_elsewhere(plan, session, *found)
-    checked = check_all(plan, session.device)
+    checked = check_all(plan, session.device, other_values=session.options.other_values)
     if checked.failures:
         comparison = _record(session, plan, failed_rows(checked, op, _not_timed(checked)))
         _raise_failures(checked, comparison)

@@ -51,6 +51,8 @@ class SessionOptions:
         out: Folder to keep the run in; ``None`` keeps it in memory.
         ceilings: Whether the run needs the device's ceilings, which a CPU measures once; without a statement
             of work they serve nothing.
+        other_values: Whether an implementation is called on other values at the same addresses before its check;
+            a second check of the same code may leave that to the first.
     """
 
     device: str = "auto"
@@ -61,6 +63,7 @@ class SessionOptions:
     budget: Budget = field(default_factory=Budget)
     out: Path | None = None
     ceilings: bool = True
+    other_values: bool = True
 
 
 class Session:

@@ -556,3 +556,20 @@ def test_a_check_that_zeros_would_pass_verifies_nothing() -> None:
     assert {r.check for r in found} == {Check.UNVERIFIED}
     assert "vacuous" in found.row("x").note
     assert found.ratio("x") is None
+
+
+@pytest.mark.parametrize(("other_values", "calls"), [(True, 3), (False, 1)])
+def test_calls_on_other_values_can_be_left_to_another_check_of_the_same_code(
+    make_session: Callable[..., Session], other_values: bool, calls: int
+) -> None:
+    seen: list[torch.Tensor] = []
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x.clone())
+        return x * 2
+
+    session = make_session(verify_only=True, other_values=other_values)
+    with use_session(session):
+        Runner(TwiceOp(), make_case()).compare({"other": double})
+    assert len(seen) == calls
+    assert session.rows[1].check is Check.VERIFIED

@@ -81,6 +81,19 @@ def test_an_answer_of_inductor_s_that_is_wrong_is_told(
     assert kept.rows[0].implementation == "inductor"
 
 
+def test_an_answer_that_is_kept_from_the_first_call_is_found(
+    model_file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[tuple[int, ...], Any] = {}
+
+    def remembering(model: Any, state: Any) -> Callable[..., Any]:
+        return lambda *inputs: kept.setdefault(tuple(inputs[0].shape), model(*inputs))
+
+    monkeypatch.setattr(on_device, "compiled_by_inductor", remembering)
+    with pytest.raises(VerificationError, match="does not match the reference"):
+        run_on_device(ModelRequest(model_file("product")), "cpu", session(), lambda line: None)
+
+
 def test_where_inductor_cannot_be_had_the_rows_say_so(
     model_file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
