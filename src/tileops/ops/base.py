@@ -1,7 +1,7 @@
 """What every op of this library is: one computation, with a kernel for GPUs and a compiled path for CPUs.
 
-The device of the inputs chooses the path, and ``backend`` says which one it was. Nothing falls back: a path
-that fails raises.
+The device of the inputs chooses the path, and ``backend`` says which one it was. On a CPU the first compiler that is
+here and can compile the op does, and ``backend`` says why those before it did not. What else fails raises.
 """
 
 from __future__ import annotations
@@ -18,33 +18,39 @@ from typing import Any, ClassVar
 
 import torch
 
+from kernelmark import probe
+from kernelmark.errors import KernelmarkError, ModelError, UnavailableError
 from kernelmark.roofline import Work
 
-__all__ = ["CPU_VARIABLE", "CpuCompiler", "Op", "cpu_compiler", "cxx_compiler", "dtype_of", "with_own_code"]
+__all__ = ["CPU_VARIABLE", "CpuCompiler", "Op", "cpu_compilers", "cxx_compiler", "dtype_of", "with_own_code"]
 
 CPU_VARIABLE = "TILEOPS_CPU"
-"""The variable of the environment that says what compiles an op for the CPU."""
+"""The variable of the environment that says what computes an op on the CPU, and that nothing else may."""
 
 
 class CpuCompiler(StrEnum):
-    """What can compile an op for the CPU."""
+    """What can compute an op on the CPU, in the order in which they are asked."""
 
-    INDUCTOR = "inductor"
-    """Torch's own; needs a C++ compiler, and without one the composition runs as it is."""
     MLIR = "mlir"
-    """kernelmark's backend for torch.compile; needs the extra ``mlir`` and no compiler."""
+    """kernelmark's backend for torch.compile; needs the extra ``mlir`` and no compiler of C++."""
+    INDUCTOR = "inductor"
+    """Torch's own; needs a C++ compiler."""
+    TORCH = "torch"
+    """None: the composition runs call by call."""
 
 
-def cpu_compiler() -> CpuCompiler:
-    """Say what compiles an op for the CPU here: inductor, unless the environment asks for another.
+def cpu_compilers() -> tuple[CpuCompiler, ...]:
+    """Say what may compute an op on the CPU, the first choice first: all of them, or what the environment names.
 
     Raises:
-        ValueError: it asks for what there is none of.
+        ValueError: it names what there is none of.
     """
-    asked = os.environ.get(CPU_VARIABLE, CpuCompiler.INDUCTOR)
+    asked = os.environ.get(CPU_VARIABLE)
+    if asked is None:
+        return tuple(CpuCompiler)
     if asked not in list(CpuCompiler):
         raise ValueError(f"{CPU_VARIABLE}={asked!r}: use one of {', '.join(CpuCompiler)}")
-    return CpuCompiler(asked)
+    return (CpuCompiler(asked),)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -83,9 +89,9 @@ class Op(ABC):
         self.backend = ""
         """How the last call computed; empty before the first.
 
-        ``triton``; ``torch inductor``; ``torch inductor (library calls)`` where inductor generated no code and
-        calls torch's own function, as it does for a bare matrix product; ``mlir`` with the schedule and the
-        number of threads; or the composition, and why.
+        ``triton``; ``mlir`` with the schedule and the number of threads; ``torch inductor``, with ``library calls``
+        in brackets where inductor generated no code and calls torch's own function, as it does for a bare matrix
+        product; or ``torch composition``. Behind the last two stands why what comes before them was not taken.
         """
 
     def __call__(self, *inputs: Any) -> Any:
@@ -116,31 +122,84 @@ class Op(ABC):
 
     def _first(self, *inputs: Any) -> Any:
         """Compute on the CPU for the first time; the path is kept only if it could be built and ran."""
-        if cpu_compiler() is CpuCompiler.MLIR:
-            path, told, out = self._through_mlir(*inputs)
-        elif cxx_compiler() is None:
-            path, told = self.forward, "torch composition (no C++ compiler)"
-            out = path(*inputs)
-        else:
-            from torch._inductor import metrics  # counts what inductor generated, its cache's hits included
+        passed_over: list[str] = []
+        *others, last = cpu_compilers()
+        for compiler in others:
+            try:
+                return self._keep(compiler, inputs, passed_over)
+            except _PassedOverError as why:
+                passed_over.append(str(why))
+        try:
+            return self._keep(last, inputs, passed_over)
+        except _PassedOverError as why:
+            raise UnavailableError(
+                f"{CPU_VARIABLE}={last}, and {type(self).__name__} cannot be computed so: {why}; without the"
+                " variable the first that can be had is taken"
+            ) from why.__cause__
 
-            path = torch.compile(with_own_code(self.forward), dynamic=False, fullgraph=True)
-            before = metrics.generated_kernel_count
-            out = path(*inputs)
-            generated = metrics.generated_kernel_count > before
-            told = "torch inductor" if generated else "torch inductor (library calls)"
-        self._on_cpu, self.backend = (path, told), told
+    def _keep(self, compiler: CpuCompiler, inputs: tuple[Any, ...], passed_over: list[str]) -> Any:
+        ways = {
+            CpuCompiler.MLIR: self._through_mlir,
+            CpuCompiler.INDUCTOR: self._through_inductor,
+            CpuCompiler.TORCH: self._as_it_is,
+        }
+        path, name, remarks, out = ways[compiler](*inputs)
+        behind = "; ".join([*remarks, *passed_over])
+        self.backend = f"{name} ({behind})" if behind else name
+        self._on_cpu = (path, self.backend)
         return out
 
-    def _through_mlir(self, *inputs: Any) -> tuple[Callable[..., Any], str, Any]:
-        """Compile with MLIR: give the path, what it is called, and what the first call gave."""
+    def _through_mlir(self, *inputs: Any) -> _Computed:
+        if not probe.module("torch_mlir"):
+            raise _PassedOverError("no torch-mlir")
         from kernelmark.mlir.backend import Backend, BackendOptions
 
         backend = Backend(BackendOptions(pipeline=self.pipeline))
         path = torch.compile(with_own_code(self.forward), backend=backend, dynamic=False, fullgraph=True)
-        out = path(*inputs)
+        try:
+            out = path(*inputs)
+        except Exception as error:
+            own = _of_kernelmark(error)
+            if isinstance(own, ModelError | UnavailableError):
+                raise _PassedOverError(_in_short(own)) from own
+            raise
         threads = max((each.compiled.threads for each in backend.subgraphs if each.compiled), default=1)
-        return path, f"mlir {self.pipeline} ({threads} thread{'s' if threads > 1 else ''})", out
+        return path, f"mlir {self.pipeline}", [f"{threads} thread{'s' if threads > 1 else ''}"], out
+
+    def _through_inductor(self, *inputs: Any) -> _Computed:
+        if cxx_compiler() is None:
+            raise _PassedOverError("no C++ compiler")
+        from torch._inductor import metrics  # counts what inductor generated, its cache's hits included
+
+        path = torch.compile(with_own_code(self.forward), dynamic=False, fullgraph=True)
+        before = metrics.generated_kernel_count
+        out = path(*inputs)
+        generated = metrics.generated_kernel_count > before
+        return path, "torch inductor", [] if generated else ["library calls"], out
+
+    def _as_it_is(self, *inputs: Any) -> _Computed:
+        return self.forward, "torch composition", [], self.forward(*inputs)
+
+
+_Computed = tuple[Callable[..., Any], str, list[str], Any]
+"""A path, what it is called, remarks on it, and what the first call gave."""
+
+
+class _PassedOverError(Exception):
+    """A compiler is not here, or cannot compile this op; the text says which, in a few words."""
+
+
+def _of_kernelmark(error: BaseException | None) -> KernelmarkError | None:
+    """Find the error of the backend's that torch's dynamo wrapped."""
+    while error is not None and not isinstance(error, KernelmarkError):
+        error = getattr(error, "inner_exception", None) or error.__cause__
+    return error
+
+
+def _in_short(error: KernelmarkError) -> str:
+    if isinstance(error, ModelError):
+        return f"mlir stopped at {error.stage}{f' of {error.op}' if error.op else ''}"
+    return f"mlir: {str(error).partition(chr(10))[0]}"
 
 
 def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:

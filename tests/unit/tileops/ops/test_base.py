@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from kernelmark import probe
+from kernelmark.errors import UnavailableError
 from kernelmark.roofline import Work
 from tileops.ops import base
 from tileops.ops.base import (
     CPU_VARIABLE,
     CpuCompiler,
     Op,
-    cpu_compiler,
+    cpu_compilers,
     cxx_compiler,
     dtype_of,
     with_own_code,
@@ -60,14 +61,31 @@ class Talks(Scale):
         return x * self.factor
 
 
+class Eigenvalues(Scale):
+    """Calls what torch-mlir has no lowering for."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvalsh(x) * self.factor
+
+
 @pytest.fixture(autouse=True)
-def _usual_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def _usual_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CPU_VARIABLE, raising=False)
 
 
 @pytest.fixture
-def through_mlir(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_mlir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_VARIABLE, "mlir")
+
+
+@pytest.fixture
+def only_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CPU_VARIABLE, "inductor")
+
+
+@pytest.fixture
+def no_mlir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base.probe, "module", lambda name: probe.Probe(False, f"{name} is not installed"))
 
 
 @pytest.fixture
@@ -80,6 +98,7 @@ def test_an_op_says_nothing_of_how_it_computes_before_it_has() -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("only_inductor")
 @pytest.mark.parametrize(
     ("kind", "told"), [(Scale, "torch inductor"), (Product, "torch inductor (library calls)")]
 )
@@ -93,6 +112,7 @@ def test_the_backend_tells_generated_code_from_calls_of_torchs_own(kind: type[Sc
 
 
 @needs_compiler
+@pytest.mark.usefixtures("only_inductor")
 def test_objects_of_a_class_do_not_use_up_each_others_compilations() -> None:
     with torch._dynamo.config.patch(recompile_limit=1):
         for factor in (2.0, 3.0, 4.0):
@@ -101,22 +121,26 @@ def test_objects_of_a_class_do_not_use_up_each_others_compilations() -> None:
             assert op.backend == "torch inductor"
 
 
-@needs_compiler
-def test_what_cannot_be_compiled_raises_each_time_and_never_runs_uncompiled(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("compiler", ["inductor", "mlir", None])
+def test_what_is_no_graph_raises_each_time_and_never_runs_uncompiled(
+    compiler: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if compiler:
+        monkeypatch.setenv(CPU_VARIABLE, compiler)
+    if not probe.module("torch_mlir") and cxx_compiler() is None:
+        pytest.skip("there is nothing here that compiles an op")
     op = Talks(2.0)
     for _ in range(2):
-        with pytest.raises(torch._dynamo.exc.Unsupported):
+        with pytest.raises((torch._dynamo.exc.Unsupported, UnavailableError)):
             op(torch.ones(3))
     assert op.backend == ""
     assert "multiplying" not in capsys.readouterr().out
 
 
 @needs_mlir
-@pytest.mark.usefixtures("through_mlir", "no_compiler")
+@pytest.mark.usefixtures("no_compiler")
 @pytest.mark.parametrize("kind", [Scale, Product])
-def test_where_it_is_asked_for_mlir_compiles_and_the_backend_says_so(kind: type[Scale]) -> None:
+def test_mlir_is_the_first_choice_and_needs_no_compiler(kind: type[Scale]) -> None:
     op, x = kind(3.0), torch.randn(5, 5)
     first, again = op(x), op(x)
     torch.testing.assert_close(first, x @ x if kind is Product else 3 * x)
@@ -124,43 +148,83 @@ def test_where_it_is_asked_for_mlir_compiles_and_the_backend_says_so(kind: type[
     assert op.backend == "mlir default (1 thread)"  # too small to be split
 
 
+@needs_compiler
+@pytest.mark.usefixtures("no_mlir")
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Scale, "torch inductor (no torch-mlir)"),
+        (Product, "torch inductor (library calls; no torch-mlir)"),
+    ],
+)
+def test_without_torch_mlir_inductor_compiles_and_the_backend_says_why(kind: type[Scale], told: str) -> None:
+    op, x = kind(3.0), torch.eye(5)
+    assert torch.equal(op(x), x if kind is Product else 3 * x)
+    assert op.backend == told
+
+
 @needs_mlir
-@pytest.mark.usefixtures("through_mlir")
-def test_what_mlir_cannot_compile_raises_and_never_runs_uncompiled(
-    capsys: pytest.CaptureFixture[str],
+def test_what_mlir_cannot_import_goes_to_the_next_and_the_backend_says_where_it_stopped(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    op = Talks(2.0)
-    with pytest.raises(torch._dynamo.exc.Unsupported):
-        op(torch.ones(3))
+    monkeypatch.setattr(base, "cxx_compiler", lambda: None)
+    op, x = Eigenvalues(2.0), torch.diag(torch.tensor([1.0, 2.0]))
+    for _ in range(2):
+        assert op(x).tolist() == [2.0, 4.0]
+        assert op.backend.startswith("torch composition (mlir stopped at import of ")
+        assert op.backend.endswith("; no C++ compiler)")
+
+
+@needs_mlir
+@pytest.mark.usefixtures("only_mlir")
+def test_where_mlir_alone_is_asked_for_nothing_else_computes() -> None:
+    op = Eigenvalues(2.0)
+    with pytest.raises(UnavailableError, match=r"TILEOPS_CPU=mlir, and Eigenvalues .*stopped at import"):
+        op(torch.eye(2))
     assert op.backend == ""
-    assert "multiplying" not in capsys.readouterr().out
 
 
-def test_inductor_compiles_unless_the_environment_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cpu_compiler() is CpuCompiler.INDUCTOR
+@pytest.mark.usefixtures("only_inductor", "no_compiler")
+def test_where_inductor_alone_is_asked_for_and_cannot_be_had_that_is_said() -> None:
+    with pytest.raises(UnavailableError, match=r"TILEOPS_CPU=inductor, and Scale .*no C\+\+ compiler"):
+        Scale(2.0)(torch.ones(3))
+
+
+def test_the_composition_alone_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CPU_VARIABLE, "torch")
+    op = Scale(2.0)
+    assert op(torch.ones(3)).tolist() == [2, 2, 2]
+    assert op.backend == "torch composition"
+
+
+def test_the_order_is_mlir_inductor_torch_unless_the_environment_names_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert cpu_compilers() == (CpuCompiler.MLIR, CpuCompiler.INDUCTOR, CpuCompiler.TORCH)
     monkeypatch.setenv(CPU_VARIABLE, "llvm")
-    with pytest.raises(ValueError, match="TILEOPS_CPU='llvm': use one of inductor, mlir"):
+    with pytest.raises(ValueError, match="TILEOPS_CPU='llvm': use one of mlir, inductor, torch"):
         Scale(2.0)(torch.ones(2))
 
 
-@pytest.mark.usefixtures("no_compiler")
-def test_without_a_compiler_the_composition_runs_and_says_so() -> None:
+@pytest.mark.usefixtures("no_mlir", "no_compiler")
+def test_with_nothing_that_compiles_the_composition_runs_and_says_so() -> None:
     op = Scale(2.0)
     assert op(torch.ones(3)).tolist() == [2, 2, 2]
-    assert op.backend == "torch composition (no C++ compiler)"
+    assert op.backend == "torch composition (no torch-mlir; no C++ compiler)"
 
 
-@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.usefixtures("no_mlir", "no_compiler")
 def test_the_backend_is_that_of_the_last_call() -> None:
     op, here = Scale(2.0), torch.ones(3)
+    composed = "torch composition (no torch-mlir; no C++ compiler)"
     seen = []
     for x in (here, here.to("meta"), here):
         op(x)
         seen.append(op.backend)
-    assert seen == ["torch composition (no C++ compiler)", "triton", "torch composition (no C++ compiler)"]
+    assert seen == [composed, "triton", composed]
 
 
-@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.usefixtures("no_mlir", "no_compiler")
 def test_the_first_tensor_among_the_inputs_says_where() -> None:
     class Second(Scale):
         def forward(self, nothing: Any, x: torch.Tensor) -> torch.Tensor:
