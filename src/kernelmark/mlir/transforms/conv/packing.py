@@ -1,0 +1,141 @@
+"""Brings a convolution's operands into the order that its innermost loop reads: rows padded, weights packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelmark.mlir.transforms.conv.matching import Convolution
+from kernelmark.mlir.transforms.conv.tiles import Tile
+from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
+
+__all__ = ["Input", "packed_input", "packed_weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The input as the loops read it."""
+
+    value: Value
+    copied: bool
+    """Whether it is a copy, in which the channels of a row lie together: ``[batch][place...][channel][row]``."""
+
+    def places(self, batch: Index, channel: Index, outer: Sequence[Index], place: Index) -> list[Index]:
+        """Where it has an element."""
+        return [batch, *outer, channel, place] if self.copied else [batch, channel, *outer, place]
+
+
+def packed_input(e: Emitter, convolution: Convolution) -> Input:
+    """Give the input with the margins of its rows, and in the type of the sums: as it is where it has neither to get.
+
+    Rows that do not exist are skipped by the loops over taps, and need no margins. The copy is an operation of its
+    own, which another transform writes as vectors. In it the channels of a row lie together: where they lie a power
+    of two apart, as they came, they fall into one set of the first-level cache, which cannot hold them.
+    """
+    *outer, last = convolution.dimensions
+    inside = [each.inside for each in convolution.dimensions]
+    shape = [convolution.batch, convolution.groups * convolution.inputs, *inside]
+    source = e.reshaped(convolution.source, shape)
+    if not any(last.margins) and source.type.element_type == convolution.element:
+        return Input(source, copied=False)
+    padded = [*shape[:-1], last.inside + sum(last.margins)]
+    if padded != shape:
+        source = _padded(e, source, [*[(0, 0)] * (len(outer) + 2), last.margins], padded)
+    order = [0, *range(2, len(shape) - 1), 1, len(shape) - 1]
+    into = e.empty([padded[each] for each in order], convolution.element)
+    return Input(_copied(e, source, into, order), copied=True)
+
+
+def _padded(e: Emitter, source: Value, margins: Sequence[tuple[int, int]], shape: Sequence[int]) -> Value:
+    ir = e.ir
+    element = source.type.element_type
+    made = ir.Operation.create(
+        "tensor.pad",
+        results=[e.tensor_type(shape, element)],
+        operands=[source],
+        attributes={
+            "static_low": ir.DenseI64ArrayAttr.get([low for low, _ in margins]),
+            "static_high": ir.DenseI64ArrayAttr.get([high for _, high in margins]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0]),
+        },
+        regions=1,
+    )
+    zero = e.zero(element)
+    zero.owner.move_before(made)
+    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))
+    with ir.InsertionPoint(block):
+        ir.Operation.create("tensor.yield", operands=[zero])
+    return made.results[0]
+
+
+def _copied(e: Emitter, source: Value, into: Value, order: Sequence[int]) -> Value:
+    """Copy a tensor into one that has its dimensions in another order, and perhaps a wider type."""
+    ir = e.ir
+    rank = source.type.rank
+    read = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    written = ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(dim) for dim in order]))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    made = ir.Operation.create(
+        "linalg.generic",
+        results=[into.type],
+        operands=[source, into],
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get([read, written]),
+            "iterator_types": ir.ArrayAttr.get([parallel] * rank),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+        },
+        regions=1,
+    )
+    element = into.type.element_type
+    block = made.regions[0].blocks.append(source.type.element_type, element)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("linalg.yield", operands=[e.convert(block.arguments[0], element)])
+    return made.results[0]
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def packed_weights(e: Emitter, convolution: Convolution, tile: Tile) -> Value:
+    """Give the weights with a block's channels side by side: ``[group][block][tap...][input channel][channel]``.
+
+    Where phases lie side by side, the last dimension's taps are ordered by where they read, and a phase without a tap
+    there has zeros. Lanes without a channel are left as they are: nobody reads their sums.
+    """
+    channels = tile.channels(convolution.outputs)
+    blocks = -(-convolution.outputs // channels)
+    last = convolution.dimensions[-1]
+    least, largest = last.shifts
+    slots = largest - least + 1 if tile.phases > 1 else last.kernel
+    kernels = [each.kernel for each in convolution.dimensions[:-1]]
+    shape = [convolution.groups, blocks, *kernels, slots, convolution.inputs, tile.vectors * tile.lanes]
+    sizes = [convolution.groups, blocks, channels, convolution.inputs, *kernels]
+
+    def nested(at: tuple[Index, ...], out: Value) -> list[Value]:
+        if len(at) < len(sizes):
+            return e.carry((0, sizes[len(at)], 1), [out], lambda i, out: nested((*at, i), out))
+        group, block, lane, channel, *taps = at
+        first = e.mul(block, channels)
+        if convolution.outputs % channels:
+            first = e.least(first, convolution.outputs - channels)
+        names = {"g": group, "c": e.add(first, lane), "i": channel}
+        names.update({str(number): tap for number, tap in enumerate(taps)})
+
+        def move(tap: Index | None, slot: Index, phase: int, out: Value) -> Value:
+            number: Any = e.zero(convolution.element)
+            if tap is not None:
+                places = {**names, str(len(taps)): tap}
+                there = [places[axis] for axis in convolution.weight_axes]
+                number = e.convert(e.read(convolution.weight, there, 1), convolution.element)
+            column = e.add(lane, phase * convolution.outputs)
+            return e.write(number, out, [group, block, *taps, slot, channel, column])
+
+        if tile.phases == 1:
+            return e.carry((0, slots, 1), [out], lambda tap, out: [move(tap, tap, 0, out)])
+        for slot in range(slots):
+            for phase in range(tile.phases):
+                out = move(last.tap_at(phase, least + slot), slot, phase, out)
+        return [out]
+
+    return nested((), e.empty(shape, convolution.element))[0]
