@@ -84,7 +84,9 @@ class CpuDevice:
                     f" quarter of the {format_bytes(free)} of memory that is left; free some, or time with a"
                     " warm cache"
                 )
-            self._flusher = HostReadFlusher(size, len(self._cpus), before=self._settler)
+            self._flusher = HostReadFlusher(
+                size, self._cpus, before=self._settler, on_thread=self._settler.ignore
+            )
         return self._flusher
 
     def telemetry(self) -> Telemetry:

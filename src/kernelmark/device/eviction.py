@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from kernelmark.device.base import CacheSizes
 
@@ -82,48 +84,68 @@ class ReadFlusher:
 
 
 class HostReadFlusher:
-    """Reads a buffer of at least ``size_bytes`` from end to end, a part on each of ``threads`` threads of its own.
+    """Reads a buffer of at least ``size_bytes`` from end to end, a part on each processor, while the caller sleeps.
 
     Not with torch's threads: libgomp's go on spinning for 7.4 ms, through the call that follows
-    (:mod:`kernelmark.device.settling`). These sleep at once. Each core reads into its own caches. The C library's
-    ``memchr`` looks for a byte that is not there: 45 GB/s on two cores of an AMD EPYC, where torch's sum read 63.
+    (:mod:`kernelmark.device.settling`). These sleep at once, and each is bound to its processor, so that every private
+    cache is evicted wherever the system would have put them. The C library's ``memchr`` looks for a byte that is not
+    there: 64 MiB in 1.5 ms on two cores of an AMD EPYC, where torch's sum takes 1.0.
 
     Args:
-        size_bytes: Rounded up to whole pages for each thread.
-        threads: The calling thread is one of them.
+        size_bytes: Rounded up to whole pages for each processor.
+        processors: Their numbers.
         before: What has to happen before the reading.
+        on_thread: Told the system's number of each thread that reads.
     """
 
-    def __init__(self, size_bytes: int, threads: int, *, before: Callable[[], object] | None = None) -> None:
-        part = -(-size_bytes // (_PAGE * threads)) * _PAGE
-        self.size_bytes = part * threads
+    def __init__(
+        self,
+        size_bytes: int,
+        processors: Sequence[int],
+        *,
+        before: Callable[[], object] | None = None,
+        on_thread: Callable[[int], object] | None = None,
+    ) -> None:
+        part = -(-size_bytes // (_PAGE * len(processors))) * _PAGE
+        self.size_bytes = part * len(processors)
         # Written once, since pages that were never written are all one page of zeros; then only read.
         self._buffer = ctypes.create_string_buffer(self.size_bytes)
         start = ctypes.addressof(self._buffer)
         ctypes.memset(start, 1, self.size_bytes)
-        self._parts = [(start + number * part, _NEVER_THERE, part) for number in range(threads)]
+        self._parts = [(start + number * part, _NEVER_THERE, part) for number in range(len(processors))]
+        self._processors = tuple(processors)
         self._before = before
+        self._on_thread = on_thread
         self._search = _memchr()
-        self._pool: ThreadPoolExecutor | None = None
+        self._readers: list[ThreadPoolExecutor] = []
         self._process = 0
 
     def __call__(self) -> None:
         """Read all of it."""
         if self._before is not None:
             self._before()
-        own, *others = self._parts
-        pool = self._threads() if others else None
-        waiting = [pool.submit(self._search, *part) for part in others] if pool else ()
-        self._search(*own)
-        for each in waiting:
+        search = self._search
+        for each in [
+            reader.submit(search, *part) for reader, part in zip(self._threads(), self._parts, strict=True)
+        ]:
             each.result()
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _threads(self) -> list[ThreadPoolExecutor]:
         """Give the threads; a child made by ``fork`` has none of its parent's, and makes its own."""
-        if self._pool is None or self._process != os.getpid():
-            self._pool = ThreadPoolExecutor(len(self._parts) - 1, thread_name_prefix="kernelmark-flush")
+        if self._process != os.getpid():
+            self._readers = [
+                ThreadPoolExecutor(1, "kernelmark-flush", self._begin, (processor,))
+                for processor in self._processors
+            ]
             self._process = os.getpid()
-        return self._pool
+        return self._readers
+
+    def _begin(self, processor: int) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):  # taken from this process since; its cache is another's then
+                os.sched_setaffinity(0, {processor})
+        if self._on_thread is not None:
+            self._on_thread(threading.get_native_id())
 
 
 def _memchr() -> Callable[[int, int, int], object]:

@@ -108,7 +108,7 @@ def test_a_flusher_stays_where_it_belongs_under_another_default_device() -> None
 
 @given(st.integers(1, 3 * MIB), st.integers(1, 5))
 def test_a_cpu_reads_whole_pages_on_each_thread(size: int, threads: int) -> None:
-    flusher = HostReadFlusher(size, threads)
+    flusher = HostReadFlusher(size, range(threads))
     assert size <= flusher.size_bytes < size + threads * 4096
     starts = [start for start, _, _ in flusher._parts]
     assert len({length for _, _, length in flusher._parts}) == 1
@@ -119,7 +119,7 @@ def test_a_cpu_reads_whole_pages_on_each_thread(size: int, threads: int) -> None
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_cpus_flush_looks_through_every_part_in_vain(threads: int) -> None:
     read: list[int] = []
-    flusher = HostReadFlusher(MIB, threads, before=read.clear)
+    flusher = HostReadFlusher(MIB, [0] * threads, before=read.clear)
     search = flusher._search
 
     def look(*part: int) -> object:
@@ -137,7 +137,7 @@ def test_a_cpus_flush_looks_through_every_part_in_vain(threads: int) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_child_flushes_with_threads_of_its_own() -> None:
-    flusher = HostReadFlusher(MIB, 2)
+    flusher = HostReadFlusher(MIB, [0, 0])
     flusher()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a process with threads that forks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -16,12 +17,15 @@ from kernelmark.device.settling import LIMIT_S, Settler
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="reads /proc/self/task")
 
 
-def machine(root: Path, **states: str) -> Path:
-    """Make a table of threads: their numbers, and what each does."""
-    for task, state in states.items():
+def machine(root: Path, **threads: str) -> Path:
+    """Make a table of threads: their numbers, and for each its state, processor and nanoseconds computed."""
+    for task, told in threads.items():
+        state, processor, ran_ns = (*told.split(), "0", "0")[:3]
         folder = root / "proc/self/task" / task.removeprefix("t")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "stat").write_text(f"{folder.name} (a) R (b) {state} 1 2 3")
+        fields = [state, *["0"] * 35, processor, "0", "0"]
+        (folder / "stat").write_text(f"{folder.name} (a) R (b) {' '.join(fields)}\n")
+        (folder / "schedstat").write_text(f"{ran_ns} 5 6\n")
     return root
 
 
@@ -77,6 +81,97 @@ def test_where_the_system_does_not_tell_nothing_is_waited_for(tmp_path: Path) ->
     settle()
     assert not settle.known
     assert settle.computing() is None
+
+
+class Moves:
+    """What the calling thread is bound to, one after the other."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, allowed: set[int]) -> None:
+        self.made: list[set[int]] = []
+        monkeypatch.setattr(os, "sched_getaffinity", lambda thread: allowed, raising=False)
+        monkeypatch.setattr(os, "sched_setaffinity", self.move, raising=False)
+
+    def move(self, thread: int, processors: set[int]) -> None:
+        assert thread == 0
+        self.made.append(processors)
+
+
+def own(told: str) -> dict[str, str]:
+    return {f"t{threading.get_native_id()}": told}
+
+
+def test_the_caller_leaves_the_processor_of_a_thread_that_has_just_worked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = Moves(monkeypatch, {0, 1, 2})
+    settle = Settler(machine(tmp_path, **own("R 1"), t2="S 1 100", t3="S 0 100"))
+    settle()
+    assert moves.made == [{2}, {0, 1, 2}]  # the one that nobody worked on, and free again
+
+
+def test_threads_that_have_not_worked_since_the_last_time_are_nobodys_concern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = Moves(monkeypatch, {0, 1})
+    settle = Settler(machine(tmp_path, **own("R 0"), t2="S 1 100"))
+    settle()
+    machine(tmp_path, **own("R 1"))
+    settle()
+    assert moves.made == []
+    machine(tmp_path, t2="S 1 101")
+    settle()
+    assert moves.made == [{0}, {0, 1}]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "ignored"),
+    [({0, 1}, []), ({1}, []), ({0, 1, 2}, [2])],
+    ids=["no processor is free", "there is but one", "the thread is ignored"],
+)
+def test_the_caller_stays_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: set[int], ignored: list[int]
+) -> None:
+    moves = Moves(monkeypatch, allowed)
+    others = {"t3": "S 0 7"} if len(allowed) == 2 else {}
+    settle = Settler(machine(tmp_path, **own("R 1"), t2="S 1 100", **others))
+    for thread in ignored:
+        settle.ignore(thread)
+    settle()
+    assert moves.made == []
+
+
+@needs_proc
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has no other to go to")
+def test_a_real_thread_is_stood_clear_of_and_the_caller_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, settle, bind = os.sched_getaffinity(0), Settler(), os.sched_setaffinity
+    made: list[set[int]] = []
+    settle()  # what ran before this test is of no concern
+    busy = threading.Barrier(2)
+
+    def work() -> None:
+        os.sched_setaffinity(0, {max(allowed)})
+        sum(range(10_000))
+        busy.wait()
+        busy.wait()  # asleep, and last seen on that processor
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        busy.wait()
+        bind(0, {max(allowed)})
+        monkeypatch.setattr(
+            os, "sched_getaffinity", lambda who: allowed
+        )  # bound, so that nobody moves it before
+        monkeypatch.setattr(
+            os, "sched_setaffinity", lambda who, where: (made.append(where), bind(who, where))
+        )
+        settle()
+        assert made == [{min(allowed)}, allowed]
+        monkeypatch.undo()
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        busy.wait()
+        thread.join()
 
 
 @contextmanager
