@@ -71,7 +71,7 @@ class Contestant:
     def _check(self, case_id: str, inputs: tuple[Any, ...], state: State) -> None:
         """Let the engine check it, and time and record nothing.
 
-        The calls on other values come before the check on the first draw, which is of the same code: a third of
+        The calls on other values come before the check on the first draw, which is of the same code: a quarter of
         the calls of slow code, such as plain loops, is spared.
         """
         case = self.case(case_id, inputs, state)
