@@ -275,26 +275,43 @@ def test_a_default_that_fails_ends_the_search_with_the_code_of_its_failure(
     )
 
 
+def _all_right(judge: ProcessJudge, case_id: str, candidates: Any, known: Any) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            case=case_id,
+            implementation=each.label,
+            role=Role.OURS,
+            check=Check.VERIFIED,
+            params={"code": each.label},
+        )
+        for each in candidates
+    )
+
+
+def _untrusted(*_: object, **__: object) -> Any:
+    raise TimingError("the clock went back")
+
+
+def test_a_search_whose_time_is_up_can_be_given_more(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ProcessJudge, "check", _all_right)
+    monkeypatch.setattr(ProcessJudge, "measure", _never)
+    words = ("tune", "product.py", "--pipeline", "ways.yaml", "--out", str(tmp_path / "run"))
+    done = run(*words, "--budget", "1e-9")
+    assert done.code == 0, done.stderr
+    assert "The time was up before everything was tried; --resume goes on" in done.stdout
+    assert read_run(tmp_path / "run").end is None
+    monkeypatch.setattr(ProcessJudge, "check", _never)
+    monkeypatch.setattr(ProcessJudge, "measure", _untrusted)
+    assert run(*words, "--resume").code == 1  # it comes to measuring
+
+
 def test_a_reading_that_cannot_be_trusted_ends_with_1_and_can_be_gone_on_with(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def check(judge: ProcessJudge, case_id: str, candidates: Any, known: Any) -> tuple[Row, ...]:
-        return tuple(
-            Row(
-                case=case_id,
-                implementation=each.label,
-                role=Role.OURS,
-                check=Check.VERIFIED,
-                params={"code": each.label},
-            )
-            for each in candidates
-        )
-
-    def measure(*_: object, **__: object) -> Any:
-        raise TimingError("the clock went back")
-
-    monkeypatch.setattr(ProcessJudge, "check", check)
-    monkeypatch.setattr(ProcessJudge, "measure", measure)
+    monkeypatch.setattr(ProcessJudge, "check", _all_right)
+    monkeypatch.setattr(ProcessJudge, "measure", _untrusted)
     done = run("tune", "product.py", "--pipeline", "ways.yaml", "--out", str(tmp_path / "run"))
     assert done.code == 1
     assert "the clock went back" in done.stderr

@@ -78,11 +78,14 @@ def summarise_search(
 ) -> tuple[Line, ...]:
     """Give a line for each candidate that was tried, in the order of the candidates.
 
+    Where the time was up, the case's name says after how long: there may be another table when the search goes on.
+
     A row's ratio is the candidate's time over the default's in the last run that both were in; for the winner it is
     the flattering one of the search, and not the confirmed one.
     """
     standings = book.standings()
-    lines = []
+    so_far = "" if outcome.in_time else f" after {book.state.spent_s:.0f} s"
+    case_id, lines = f"{case_id}: candidates{so_far}", []
     for candidate in candidates:
         checked = outcome.checked.get(candidate.label)
         if checked is not None:
@@ -116,7 +119,7 @@ def verdict(found: Found) -> str:
 
 def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | None, fate: str) -> Row:
     role = Role.OURS if candidate.number == 0 else Role.BASELINE
-    common = {"case": f"{case_id}: candidates", "role": role, "params": {}, "traceback": None}
+    common = {"case": case_id, "role": role, "params": {}, "traceback": None}
     if standing is None or checked.check is Check.FAILED:
         return checked.model_copy(update={**common, "notes": (fate,) if checked.check.comparable else ()})
     timing = standing.row.timing

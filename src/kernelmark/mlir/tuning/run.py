@@ -85,6 +85,8 @@ def tune_model(
         lines = summarise_search(request.model.case_id, candidates, outcome, book)
         if not book.session.closed:
             book.record([line.row for line in lines], Phase.SUMMARY)
+            if not outcome.in_time:
+                book.session.suspend()  # more time can be given to it
         best = candidates[outcome.race.incumbent]
         found = Found(lines, best, outcome, len(candidates), space.size, request.folder, request.descriptor)
         write_descriptor(
