@@ -72,8 +72,8 @@ class BackendOptions:
     """Values for the schedule's parameters."""
     roots: tuple[Path, ...] = ()
     """Folders with schedules, before those of this package."""
-    optimise: int = 3
-    """LLVM's level."""
+    optimise: int | None = None
+    """LLVM's level; by default what :data:`kernelmark.mlir.execution.OPTIMISE` says."""
     most_shapes: int = 32
     """How many builds of a graph are kept whose sizes torch.compile left open, one for each set of sizes."""
     fallback: bool = False

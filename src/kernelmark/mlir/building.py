@@ -46,8 +46,8 @@ class BuildOptions:
     values: Mapping[str, object] = field(default_factory=dict)
     """Values of the schedule's parameters."""
     training: bool = False
-    optimise: int = 3
-    """LLVM's level."""
+    optimise: int | None = None
+    """LLVM's level; by default what :data:`kernelmark.mlir.execution.OPTIMISE` says."""
 
     def schedule_for(self, element: Element, target: Target) -> Schedule:
         """Look up and load the schedule."""

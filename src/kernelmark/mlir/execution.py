@@ -28,22 +28,27 @@ if TYPE_CHECKING:
 
     from kernelmark.mlir.lowering import Lowered
 
-__all__ = ["Bound", "Compiled", "compile_lowered"]
+__all__ = ["OPTIMISE", "Bound", "Compiled", "compile_lowered"]
+
+OPTIMISE = 2
+"""LLVM's level where nobody names one. The schedules have unrolled and vectorised already: on two threads a net of 18
+products compiled in 1.2 s, and in 10.2 s at level 3, and neither that nor nine kernels of other kinds were faster."""
 
 _FOREIGN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def compile_lowered(lowered: Lowered, *, optimise: int = 3) -> Compiled:
+def compile_lowered(lowered: Lowered, *, optimise: int | None = None) -> Compiled:
     """Make machine code of a module in the LLVM dialect.
 
     Args:
         lowered: What lowering gave. Its module gets a call that sets the number of threads, if it is parallel.
-        optimise: LLVM's level, 0 to 3.
+        optimise: LLVM's level, 0 to 3; :data:`OPTIMISE` if None.
 
     Raises:
         ModelCompileError: LLVM refused the module, or the code calls what does not exist; it names that.
         UnavailableError: parallel code, and no OpenMP runtime.
     """
+    optimise = OPTIMISE if optimise is None else optimise
     if optimise not in range(4):
         raise UsageError(f"optimise={optimise!r}: LLVM has the levels 0, 1, 2 and 3")
     keep_large_blocks()
