@@ -154,6 +154,7 @@ def test_what_was_checked_is_not_checked_again_and_the_fastest_is_found(
     report = Path("kept/report.md").read_text()
     assert "product: candidates" in report
     assert "product: confirmation of how=packed" in report
+    assert "the runs of the race are shorter: 4 blocks of up to 40 samples, 8 blocks" in report
     rows = [row for row in read_run("kept").rows if row.params["phase"] == "summary"]
     assert len(rows) == 4
     assert [row.implementation for row in rows if row.role is Role.OURS] == ["default"]

@@ -63,6 +63,7 @@ class SessionOptions:
     budget: Budget = field(default_factory=Budget)
     out: Path | None = None
     ceilings: bool = True
+    notes: tuple[str, ...] = ()
     other_values: bool = True
 
 

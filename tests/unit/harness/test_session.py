@@ -98,6 +98,11 @@ def test_rows_of_a_cold_run_cannot_be_recorded_in_a_warm_one(
     assert warm.rows == []
 
 
+def test_what_must_be_known_of_the_whole_run_stands_in_its_header() -> None:
+    options = SessionOptions(verify_only=True, ceilings=False, notes=("the runs differ",))
+    assert Session(options).start().notes == ("the runs differ",)
+
+
 def test_a_run_that_was_left_open_is_gone_on_with_under_its_header(tmp_path: Path) -> None:
     options = SessionOptions(verify_only=True, out=tmp_path / "run", ceilings=False)
     first = Session(options, command=("one",))

@@ -15,7 +15,7 @@ from enum import StrEnum
 from kernelmark.records import Ratio
 from kernelmark.timing import Budget
 
-__all__ = ["CONFIRMATION", "GROUP", "RUNGS", "Drop", "Fate", "Race", "groups"]
+__all__ = ["CONFIRMATION", "GROUP", "PROTOCOL_NOTE", "RUNGS", "Drop", "Fate", "Race", "groups"]
 
 RUNGS = (
     Budget(warmup_ms=5, sample_ms=20, prepare_ms=100, min_count=8, max_count=40, blocks=4),
@@ -34,6 +34,12 @@ GROUP = 4
 and many would let the machine drift within a block."""
 
 _KEPT = 1 / 2
+
+PROTOCOL_NOTE = (
+    "the protocol is that of the confirmation; the runs of the race are shorter:"
+    f" {', '.join(f'{rung.blocks} blocks of up to {rung.max_count} samples' for rung in RUNGS)}"
+)
+"""What a reader of the whole run must know: its header holds one protocol."""
 
 
 class Fate(StrEnum):

@@ -27,7 +27,7 @@ from kernelmark.mlir.tuning.book import Book, Phase
 from kernelmark.mlir.tuning.descriptor import write_descriptor
 from kernelmark.mlir.tuning.found import Found, summarise_search
 from kernelmark.mlir.tuning.judging import ProcessJudge
-from kernelmark.mlir.tuning.racing import CONFIRMATION
+from kernelmark.mlir.tuning.racing import CONFIRMATION, PROTOCOL_NOTE
 from kernelmark.mlir.tuning.request import TuneRequest
 from kernelmark.mlir.tuning.search import Search
 from kernelmark.mlir.tuning.space import Space, make_space
@@ -156,7 +156,12 @@ def _digest(data: bytes) -> str:
 def _open_book(request: TuneRequest, question: _Question, space: Space, command: Sequence[str]) -> Book:
     folder, held = request.folder, request.folder / RECORDS_FILE
     options = SessionOptions(
-        device="cpu", cache=request.model.cache, budget=CONFIRMATION, out=folder, ceilings=False
+        device="cpu",
+        cache=request.model.cache,
+        budget=CONFIRMATION,
+        out=folder,
+        ceilings=False,
+        notes=(PROTOCOL_NOTE,),
     )
     session = Session(options, command=tuple(command))
     here = environment()
