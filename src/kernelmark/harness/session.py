@@ -216,7 +216,7 @@ class Session:
                 verify_only=options.verify_only,
             ),
             probe=probe,
-            notes=tuple(filter(None, notes)),
+            notes=tuple(filter(None, (*options.notes, *notes))),
         )
 
     def _measure_device(
