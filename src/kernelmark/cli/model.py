@@ -6,13 +6,16 @@ Parses, calls :mod:`kernelmark.mlir.front`, prints. ``tune`` after ``model`` is 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kernelmark.cli.model_options import model_options, request_options
 from kernelmark.cli.tune import tune
+from kernelmark.cli.watched import COMPILED, can_be_watched, run_watched
 from kernelmark.errors import KernelmarkError, UsageError
 from kernelmark.units import format_time
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from kernelmark.mlir.front import ModelRequest, ModelRun
 
 __all__ = ["model"]
+
+DEFAULT_LIMIT_S = 1800.0
+"""Seconds for compiling. A net whose loop over 512 steps is unrolled takes minutes; a pass that loops has no end."""
 
 _RUN = "run"
 """What the command for a model file is called inside the group; nobody needs to write it."""
@@ -78,6 +84,13 @@ class _ModelFile(click.Command):
 @click.option("--gflops", metavar="EXPR", help="Operations of a call in billions; otherwise counted.")
 @click.option("--bytes", "nbytes", metavar="EXPR", help="Bytes that a call must move; otherwise counted.")
 @click.option("--seed", default=0, show_default=True, help="What parameters and inputs are drawn with.")
+@click.option(
+    "--timeout",
+    default=DEFAULT_LIMIT_S,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds that compiling may take; 0 is no limit.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to keep the run and its reports in.")
 @click.option("--print-original-module", is_flag=True, help="Print the module as imported.")
 @click.option("--print-optimized-module", is_flag=True, help="Print the module as compiled.")
@@ -101,7 +114,21 @@ def run(path: Path | None, list_schedules: bool, explain_schedule: bool, **given
         return
     if path is None:
         raise UsageError("MODEL.py is missing; name a file with a class Model, or ask for --list-schedules")
-    _run(request, given)
+    _within(given["timeout"], request, given)
+
+
+def _within(limit_s: float, request: ModelRequest, given: dict[str, Any]) -> None:
+    """Run with a limit on compiling, where there is one and a child process can be had."""
+    asked = click.get_current_context().get_parameter_source("timeout") is ParameterSource.COMMANDLINE
+    if request.device != "cpu" or not limit_s or not (asked or can_be_watched()):
+        _run(request, given, lambda doing: None)
+        return
+    hint = "give it more with --timeout SECONDS, 0 for no limit; --print-mlir-after-all shows how far it got"
+
+    def work(tell: Callable[[str], None]) -> None:
+        _run(request, given, lambda doing: tell(COMPILED if doing == "run" else doing))
+
+    run_watched(work, limit_s=limit_s, hint=hint)
 
 
 def _request(path: Path, given: dict[str, Any]) -> ModelRequest:
@@ -130,7 +157,7 @@ _PLAIN = ("device", "benchmark", "iterations", "seed", "out")
 """The options that the request takes under the same name."""
 
 
-def _run(request: ModelRequest, given: dict[str, Any]) -> None:
+def _run(request: ModelRequest, given: dict[str, Any], on_step: Callable[[str], object]) -> None:
     from kernelmark.cli.modules import ModulePrinter
     from kernelmark.mlir.front import run_model
 
@@ -141,7 +168,11 @@ def _run(request: ModelRequest, given: dict[str, Any]) -> None:
     )
     try:
         found = run_model(
-            request, command=tuple(sys.argv), tell=printer.line, observer=printer if printer.wanted else None
+            request,
+            command=tuple(sys.argv),
+            tell=printer.line,
+            observer=printer if printer.wanted else None,
+            on_step=on_step,
         )
     except KernelmarkError as error:
         printer.finish()

@@ -37,7 +37,7 @@ from kernelmark.mlir.graph_calls import (
 )
 from kernelmark.mlir.ingress import import_graph
 from kernelmark.mlir.ingress.recurrent import WholeLayers
-from kernelmark.mlir.lowering import Observer, lower
+from kernelmark.mlir.lowering import Observer, OnStep, lower, unheard
 from kernelmark.mlir.targets import Target, detect, override, require_here
 
 __all__ = ["NAME", "Backend", "BackendOptions", "Direction", "Subgraph", "kernelmark_mlir"]
@@ -133,11 +133,18 @@ class Backend:
     Args:
         options: What to compile with.
         observer: Gets a name, which says the graph, and the module's text: as imported, and after each step.
+        on_step: Called with each stage of each graph, and with each step of its schedule, as it begins.
     """
 
-    def __init__(self, options: BackendOptions | None = None, *, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        options: BackendOptions | None = None,
+        *,
+        observer: Observer | None = None,
+        on_step: OnStep = unheard,
+    ) -> None:
         self.options = options or BackendOptions()
-        self.observer = observer
+        self.observer, self.on_step = observer, on_step
         self.subgraphs: list[Subgraph] = []
         self.target = self.options.resolve_target()
 
@@ -196,7 +203,7 @@ class Backend:
     def _build(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any], subgraph: Subgraph) -> Boxed:
         require_cpu(example_inputs)
         observer = self._observer(len(self.subgraphs), subgraph.direction)
-        imported = _timed(subgraph, Stage.IMPORT, lambda: import_graph(graph, example_inputs))
+        imported = self._timed(subgraph, Stage.IMPORT, lambda: import_graph(graph, example_inputs))
         if observer is not None:
             observer(str(Stage.IMPORT), str(imported.module))
         options = self.options
@@ -207,14 +214,24 @@ class Backend:
             roots=options.roots,
             values=options.params or None,
         )
-        lowered = _timed(
-            subgraph, Stage.LOWER, lambda: lower(imported, schedule, schedule.target, observer=observer)
+        lowered = self._timed(
+            subgraph,
+            Stage.LOWER,
+            lambda: lower(imported, schedule, schedule.target, observer=observer, on_step=self.on_step),
         )
-        compiled = _timed(
+        compiled = self._timed(
             subgraph, Stage.COMPILE, lambda: compile_lowered(lowered, optimise=options.optimise)
         )
         subgraph.compiled = compiled
         return call_compiled(imported, compiled)
+
+    def _timed(self, subgraph: Subgraph, stage: Stage, work: Callable[[], Any]) -> Any:
+        self.on_step(stage)
+        begin = time.perf_counter()
+        try:
+            return work()
+        finally:
+            subgraph.seconds[stage] = time.perf_counter() - begin
 
     def _observer(self, number: int, direction: Direction) -> Observer | None:
         if self.observer is None:
@@ -234,11 +251,3 @@ def _wants_gradients(example_inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
-
-
-def _timed(subgraph: Subgraph, stage: Stage, work: Callable[[], Any]) -> Any:
-    begin = time.perf_counter()
-    try:
-        return work()
-    finally:
-        subgraph.seconds[stage] = time.perf_counter() - begin

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kernelmark.mlir.descriptors import Schedule, find_schedule
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.failures import Stage
-from kernelmark.mlir.lowering import Observer, lower
+from kernelmark.mlir.lowering import Observer, OnStep, lower, unheard
 from kernelmark.mlir.targets import Target, detect, require_here
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def build(
     *,
     observer: Observer | None = None,
     on_stage: Callable[[Stage], object] = lambda stage: None,
+    on_step: OnStep = unheard,
 ) -> Built:
     """Compile ``model`` for inputs of these types.
 
@@ -89,6 +90,7 @@ def build(
         options: Schedule, target, parameters.
         observer: Gets a stage's name and the module's text: as imported, then after each step.
         on_stage: Called with each stage as it begins.
+        on_step: Called with each stage, and with each step of the schedule, as it begins.
 
     Raises:
         ScheduleError: there is no such schedule, or it is malformed.
@@ -110,6 +112,7 @@ def build(
 
     def timed(stage: Stage, work: Callable[[], _T]) -> _T:
         on_stage(stage)
+        on_step(stage)
         return _timed(seconds, stage, work)
 
     imported = timed(Stage.IMPORT, lambda: import_model(model, inputs, training=options.training))
@@ -117,7 +120,9 @@ def build(
         observer(str(Stage.IMPORT), str(imported.module))
     schedule = options.schedule_for(options.element or imported.signature.main_element, target)
     target = schedule.target
-    lowered = timed(Stage.LOWER, lambda: lower(imported, schedule, target, observer=observer))
+    lowered = timed(
+        Stage.LOWER, lambda: lower(imported, schedule, target, observer=observer, on_step=on_step)
+    )
     compiled = timed(Stage.COMPILE, lambda: compile_lowered(lowered, optimise=options.optimise))
     return Built(compiled, imported, schedule, target, seconds)
 

@@ -32,10 +32,18 @@ from kernelmark.mlir.workspaces import workspaces_of
 if TYPE_CHECKING:
     from kernelmark.mlir.ingress.imported import Imported
 
-__all__ = ["RESULTS_STEP", "Lowered", "Observer", "lower"]
+__all__ = ["RESULTS_STEP", "Lowered", "Observer", "OnStep", "lower", "unheard"]
 
 Observer = Callable[[str, str], None]
 """Called after each step with the step's name and the module's text."""
+
+OnStep = Callable[[str], object]
+"""Called before each stage and step with what it is: what is said last is where a compiler hangs."""
+
+
+def unheard(_: str) -> None:
+    """Take a step's name and do nothing."""
+
 
 RESULTS_STEP = "results to arguments"
 """What the step that every schedule begins with is called."""
@@ -58,7 +66,12 @@ class Lowered:
 
 
 def lower(
-    imported: Imported, schedule: Schedule, target: Target, *, observer: Observer | None = None
+    imported: Imported,
+    schedule: Schedule,
+    target: Target,
+    *,
+    observer: Observer | None = None,
+    on_step: OnStep = unheard,
 ) -> Lowered:
     """Lower a module; the imported one is rewritten in place.
 
@@ -67,6 +80,7 @@ def lower(
         schedule: The steps, resolved for ``target``.
         target: What the code is for.
         observer: Gets the module's text after each step, which costs the printing.
+        on_step: Gets each step before it is taken.
 
     Raises:
         ScheduleError: MLIR does not know a pass or its options; nothing was rewritten.
@@ -80,6 +94,7 @@ def lower(
     tell(RESULTS_STEP)
     for step in schedule.steps:
         if _holds(step, module):
+            on_step(f"{Stage.LOWER}: {_said_of(step)}")
             _run(step, module, target)
             tell(step.name)
     operations = _operations(module)

@@ -107,6 +107,8 @@ class Target:
     caches: CacheSizes = field(default_factory=lambda: CacheSizes(by_level={}, last_level=0))
     openmp: str | None = None
     """The OpenMP runtime to load; ``None`` where there is none."""
+    cores: int = 0
+    """How many cores this process may use; 0 where nobody has looked."""
 
     @property
     def parallel(self) -> bool:
@@ -125,10 +127,17 @@ class Target:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of a time must know: parallel code was asked for and cannot be had."""
+        """What a reader of a time must know: why the schedule is a slower one than there is for this architecture."""
+        said: list[str] = []
         if self.threads > 1 and self.openmp is None:
-            return (f"one thread rather than {self.threads}: {find_openmp().detail}",)
-        return ()
+            said.append(f"one thread rather than {self.threads}: {find_openmp().detail}")
+        elif self.cores == 1 and self.threads == 1:
+            said.append("one thread: this process may use one core")
+        elif self.cores > 1 and self.threads == 1:
+            said.append(f"one thread, as was asked for, of {self.cores} cores")
+        if self.name == Architecture.X86_64 and Feature.AVX512 not in self.features:
+            said.append(f"vectors of {self.vector_bits} bits rather than 512: the target is without avx512")
+        return tuple(said)
 
     def __str__(self) -> str:
         features = "+".join(self.preference) or "no vector features known"
@@ -161,6 +170,7 @@ def detect(*, threads: int | None = None, machine: str | None = None, root: Path
         vector_bits=_vector_bits(features, root),
         caches=cpu_caches(cpus, root=root),
         openmp=found.detail if found else None,
+        cores=physical_cores(cpus, root),
     )
 
 

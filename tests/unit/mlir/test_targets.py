@@ -109,15 +109,40 @@ def test_without_an_openmp_runtime_the_code_uses_one_thread_and_says_so(
     found = detect(threads=4)
     assert not found.parallel
     assert found.code_threads == 1
-    assert found.notes == (f"one thread rather than 4: {absent.detail}",)
-    assert not detect(threads=1).notes
+    assert found.notes[0] == f"one thread rather than 4: {absent.detail}"
+    assert absent.detail not in "".join(detect(threads=1).notes)
 
 
 def test_with_a_runtime_the_code_uses_the_threads() -> None:
     found = Target("x86_64", threads=4, openmp="libomp.so")
     assert found.parallel
     assert found.code_threads == 4
-    assert not found.notes
+
+
+@pytest.mark.parametrize(
+    ("target", "notes"),
+    [
+        (
+            Target("x86_64", frozenset({Feature.AVX512, Feature.AVX2}), 2, 512, openmp="libomp.so", cores=2),
+            (),
+        ),
+        (
+            Target("x86_64", frozenset({Feature.AVX512}), 1, 512, cores=1),
+            ("one thread: this process may use one core",),
+        ),
+        (
+            Target("x86_64", frozenset({Feature.AVX512}), 1, 512, cores=8),
+            ("one thread, as was asked for, of 8 cores",),
+        ),
+        (
+            Target("x86_64", frozenset({Feature.AVX2}), 2, 256, openmp="libomp.so", cores=2),
+            ("vectors of 256 bits rather than 512: the target is without avx512",),
+        ),
+        (Target("aarch64", frozenset({Feature.NEON}), 2, 128, openmp="libomp.so", cores=2), ()),
+    ],
+)
+def test_a_slower_schedule_says_why_it_is_slower(target: Target, notes: tuple[str, ...]) -> None:
+    assert target.notes == notes
 
 
 @pytest.mark.spec("L7")

@@ -44,7 +44,7 @@ from kernelmark.mlir.front.two_draws import Binder, Contestant, Draws, draw_twic
 from kernelmark.mlir.front.work import ModelWork, count_work
 from kernelmark.mlir.heap import keep_large_blocks
 from kernelmark.mlir.ingress import LoadedModel, load_model, require_output
-from kernelmark.mlir.lowering import Observer
+from kernelmark.mlir.lowering import Observer, OnStep, unheard
 from kernelmark.mlir.packing import ALIGNMENT
 from kernelmark.mlir.parallel import loaded_openmp
 from kernelmark.mlir.signature import Result
@@ -67,6 +67,7 @@ def run_model(
     command: Sequence[str] = (),
     tell: Callable[[str], None] = lambda line: None,
     observer: Observer | None = None,
+    on_step: OnStep = unheard,
 ) -> ModelRun:
     """Compile a model, check it against PyTorch, and where asked time it next to PyTorch.
 
@@ -75,6 +76,7 @@ def run_model(
         command: The command line, for the record.
         tell: Gets lines for the user as they become known.
         observer: Gets the name of each stage and the module's text then.
+        on_step: Gets each stage and each step of the schedule as it begins; ``run`` is the last.
 
     Raises:
         UsageError: the file, the options or the schedule do not fit each other; nothing was run.
@@ -99,6 +101,7 @@ def run_model(
     outcome = "failed"
     try:
         with use_session(session), torch.no_grad():
+            on_step("load")
             loaded = load_model(
                 request.path,
                 inputs=request.inputs,
@@ -106,7 +109,7 @@ def run_model(
                 element=request.element,
                 seed=request.seed,
             )
-            run = _Run(request, target, session, loaded, tell, observer, kept).carry_out()
+            run = _Run(request, target, session, loaded, tell, observer, on_step, kept).carry_out()
             outcome = "completed"
     finally:
         torch.set_num_threads(threads)
@@ -141,6 +144,7 @@ class _Run:
     loaded: LoadedModel
     tell: Callable[[str], None]
     observer: Observer | None
+    on_step: OnStep
     malloc: Mapping[str, str]
     inputs: tuple[Any, ...] = ()
     seconds: dict[Stage, float] = field(default_factory=dict)
@@ -165,6 +169,7 @@ class _Run:
         case = None
         try:
             bind = self._compiled(model, state)
+            self.on_step(Stage.RUN)
             draws = self._draw_twice(model, state)
             case = self._case(request.case_id, self.inputs, state, rule)
             ours = bind(self.inputs, state)
@@ -212,7 +217,7 @@ class _Run:
         if self.request.mode is Mode.TORCH_COMPILE:
             return self._through_torch_compile(model, state)
         options = _build_options(self.request, self.target)
-        built = build(model, self.inputs, options, observer=self.observer)
+        built = build(model, self.inputs, options, observer=self.observer, on_step=self.on_step)
         self.seconds.update(built.seconds)
         self.threads = built.compiled.threads
         self._dump([built.compiled])
@@ -230,6 +235,7 @@ class _Run:
                 roots=request.roots,
             ),
             observer=self.observer,
+            on_step=self.on_step,
         )
         implementation, function = through_torch_compile(model, backend, state)
         for subgraph in backend.subgraphs:
@@ -272,6 +278,7 @@ class _Run:
             **request_facts(self.request, self.loaded),
             "draws": self.draws,
             "threads": self.threads,
+            **({"notes": "; ".join(self.target.notes)} if self.target.notes else {}),
             **({"openmp": str(loaded_openmp())} if self.threads > 1 else {}),
             **self.malloc,
         }

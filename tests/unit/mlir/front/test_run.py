@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from kernelmark.mlir.front import run as runs
 from kernelmark.mlir.front.tolerances import Asked
 from kernelmark.mlir.ingress import parse_input_shapes, parse_output_shape
 from kernelmark.mlir.openmp import find_openmp
+from kernelmark.mlir.targets import detect
 from kernelmark.probe import Probe
 from kernelmark.records import Cache, Check, read_run
 from kernelmark.verify import Normalised
@@ -32,6 +33,10 @@ from kernelmark.verify import Normalised
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
 
 File = Callable[[str], Path]
+
+
+def stored_notes(params: Mapping[str, object]) -> list[str]:
+    return str(params["notes"]).split("; ")
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +58,9 @@ def test_a_model_is_compared_with_pytorch(model_file: File) -> None:
     assert row.timing is None
     assert found.tolerance == Normalised(1e-4)
     assert set(found.seconds) == set(Stage) - {Stage.RUN}
-    assert told == ["Executing the module..."]
+    assert told[-1] == "Executing the module..."
+    assert tuple(told[:-1]) == detect().notes  # none on a machine that has everything
+    assert row.params.get("notes", "") == "; ".join(detect().notes)
     assert found.folder is None
 
 
@@ -80,7 +87,9 @@ def test_a_benchmark_times_the_model_next_to_its_baselines(model_file: File, tmp
     before = torch.get_num_threads()
     found = run_model(request, command=("kernel-bench", "product.py"), tell=told.append)
     assert torch.get_num_threads() == before
-    assert told == ["Running the benchmark..."]
+    assert told[-1] == "Running the benchmark..."
+    assert stored_notes(found.ours.params) == told[:-1]
+    assert told[0].startswith("one thread")
     names = [row.implementation for row in found.comparison]
     assert names == ["mlir", "eager", "inductor"]
     eager, inductor = (found.comparison.row(name) for name in ("eager", "inductor"))
@@ -123,6 +132,7 @@ def test_without_an_openmp_runtime_the_code_is_serial_right_and_a_line_says_so(
     assert found.ours.check is Check.VERIFIED
     assert found.ours.params["threads"] == 1
     assert told[0] == "one thread rather than 2: no OpenMP runtime is installed"
+    assert stored_notes(found.ours.params)[0] == told[0]
 
 
 def test_a_stated_count_that_disagrees_is_told(model_file: File) -> None:
