@@ -45,9 +45,12 @@ _CLASSES_OF = ("torch", "torch.nn", "torch.cuda", "torch.autograd", "kernelmark"
 """Packages whose classes are looked into: their methods may not be replaced either."""
 
 _LISTED = 3
-_WAIT_S = 0.03
-_WORKED_NS = 5_000_000
-"""A sixth of the wait: OpenMP's threads spin for a millisecond or two after a call, and then sleep."""
+_WAIT_S = 0.06
+_WORKED_NS = 30_000_000
+"""Half of the wait: the threads of an OpenMP that came with the candidate spin for some 10 ms after a call, and then
+sleep; torch's own are not counted."""
+_POOL_ELEMENTS = 1 << 20
+"""Enough for torch to use all of its threads."""
 
 
 class Conduct:
@@ -64,6 +67,8 @@ class Conduct:
         self._functions = {owner: dict(_callables(owner)) for owner in _owners(model)}
         self._names = {owner: frozenset(vars(owner)) for owner in self._functions}
         self._settings = _settings()
+        torch.ones(_POOL_ELEMENTS).mul_(2)  # so that torch's threads are there, and known
+        self._tasks = frozenset(_tasks())
         self._threads = set(sys._current_frames())
 
     def calls_begin(self) -> None:
@@ -106,10 +111,10 @@ class Conduct:
             look: Copies what it gave, in a form that compares equal where nothing changed.
         """
         given = call()
-        first, before = look(given), _work_of_others()
+        first, before = look(given), _work_of_others(self._tasks)
         breach = self.breach()
         time.sleep(_WAIT_S)
-        worked = _work_of_others() - before
+        worked = _work_of_others(self._tasks) - before
         if not breach and look(given) != first:
             breach = "was not finished when its call had returned: the result went on changing after that"
         if not breach and worked > _WORKED_NS:
@@ -312,15 +317,19 @@ def _stack(frame: Any) -> Iterator[Any]:
         frame = frame.f_back
 
 
-def _work_of_others() -> int:
-    """Give how many nanoseconds the process's other threads have been on a processor; 0 where that is not told."""
-    total, own = 0, threading.get_native_id()
-    for task in Path("/proc/self/task").glob("*"):
-        try:
-            if int(task.name) != own:
-                total += int((task / "schedstat").read_text().split()[0])
-        except (OSError, ValueError, IndexError):
-            continue
+def _tasks() -> Iterator[int]:
+    return (int(task.name) for task in Path("/proc/self/task").glob("*"))
+
+
+def _work_of_others(known: frozenset[int]) -> int:
+    """Give how many nanoseconds the threads that are not ``known`` have been on a processor."""
+    total = 0
+    for task in _tasks():
+        if task not in known:
+            try:
+                total += int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0])
+            except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not tell
+                continue
     return total
 
 
