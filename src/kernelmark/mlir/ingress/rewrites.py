@@ -93,6 +93,35 @@ def _roll(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
     return graph.call_function(aten.view.default, (tensor, shape))
 
 
+def _convolution(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Transposed, with more padding than its kernel reaches: "offset 3 is out-of-bounds", of a slice that goes into
+    # the spread-out input. Less padding gives the same results and others around them.
+    weight, stride, padding, dilation, transposed = _tensor(node, 1), *(node.args[k] for k in (3, 4, 5, 6))
+    rank = weight.meta["val"].dim() - 2
+    given, steps = (_each(rank, sizes) for sizes in (padding, dilation))
+    reach = [step * (size - 1) for step, size in zip(steps, weight.meta["val"].shape[2:], strict=True)]
+    cut = [max(0, had - most) for had, most in zip(given, reach, strict=True)]
+    if not transposed or not any(cut):
+        return None
+    kept = [had - less for had, less in zip(given, cut, strict=True)]
+    args = (*node.args[:3], stride, kept, *node.args[5:])
+    value = node.meta["val"]
+    sizes = [*value.shape[:2], *(size + 2 * less for size, less in zip(value.shape[2:], cut, strict=True))]
+    made = _made(graph, node, aten.convolution.default, args, value.new_empty(sizes))
+    for dim, less in enumerate(cut, start=2):
+        if less:
+            sizes[dim] -= 2 * less
+            part = (made, dim, less, less + sizes[dim])
+            made = _made(graph, node, aten.slice.Tensor, part, value.new_empty(sizes))
+    return made
+
+
+def _each(rank: int, sizes: Any) -> list[int]:
+    """Give a size for each dimension; one stands for all."""
+    found = list(sizes)
+    return found * rank if len(found) == 1 else found
+
+
 def _made(
     graph: torch.fx.Graph, origin: torch.fx.Node, target: Any, args: tuple[Any, ...], value: Any
 ) -> torch.fx.Node:
@@ -127,4 +156,5 @@ _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | N
     aten.all.dims: _truth,
     aten.pow.Tensor_Scalar: _power,
     aten.roll.default: _roll,
+    aten.convolution.default: _convolution,
 }
