@@ -50,6 +50,12 @@ class Line:
         found = [output.error_over_tolerance for output in self.ours.outputs] if self.ours else []
         return max((each for each in found if each is not None), default=None)
 
+    @property
+    def vouched_for(self) -> bool:
+        """Whether it is verified, and the engine says that its check proves something."""
+        verified = self.outcome.status is Status.VERIFIED
+        return verified and (self.ours is None or self.ours.check.comparable)
+
     def median_ns(self, name: str) -> float | None:
         """Give the median of an implementation; ``None`` where it was not timed."""
         row = self.rows.get(name)
@@ -88,7 +94,8 @@ class Losing:
 class Cause:
     """Kernels that are not verified for the same reason."""
 
-    status: Status
+    status: Status | Check
+    """What became of them; the engine's check of those that ended well and whose check vouches for nothing."""
     message: str
     kernels: tuple[str, ...]
 
@@ -129,7 +136,7 @@ def figures_of(run: SuiteRun) -> SuiteFigures:
         groups.append(
             _group(pipeline, [line for line in lines if line.outcome.pipeline == pipeline], baselines)
         )
-    return SuiteFigures(lines, subject, baselines, tuple(groups), _causes(run.outcomes, run.header.root))
+    return SuiteFigures(lines, subject, baselines, tuple(groups), _causes(lines, run.header.root))
 
 
 def _line(kernel: KernelResult) -> Line:
@@ -149,14 +156,22 @@ def _group(name: str, lines: Sequence[Line], baselines: Iterable[str]) -> Group:
     return Group(name, {status: counted[status] for status in Status if counted[status]}, means)
 
 
-def _causes(outcomes: Iterable[Outcome], root: str) -> tuple[Cause, ...]:
-    kernels: dict[tuple[Status, str], list[str]] = {}
-    for outcome in outcomes:
-        if outcome.status is not Status.VERIFIED:
-            key = (outcome.status, _cause(outcome.message, root))
-            kernels.setdefault(key, []).append(outcome.kernel.removesuffix(".py"))
+def _causes(lines: Iterable[Line], root: str) -> tuple[Cause, ...]:
+    kernels: dict[tuple[Status | Check, str], list[str]] = {}
+    for line in lines:
+        if not line.vouched_for:
+            kernels.setdefault(_why(line, root), []).append(line.kernel)
     found = [Cause(status, message, tuple(names)) for (status, message), names in kernels.items()]
-    return tuple(sorted(found, key=lambda cause: (cause.status.rank, -len(cause.kernels), cause.message)))
+    order = [Check.UNVERIFIED, Check.NONCOMPARABLE, *Status, *Check]
+    return tuple(
+        sorted(found, key=lambda cause: (order.index(cause.status), -len(cause.kernels), cause.message))
+    )
+
+
+def _why(line: Line, root: str) -> tuple[Status | Check, str]:
+    if line.outcome.status is Status.VERIFIED and line.ours is not None:
+        return line.ours.check, line.ours.note
+    return line.outcome.status, _cause(line.outcome.message, root)
 
 
 def _cause(message: str, root: str) -> str:

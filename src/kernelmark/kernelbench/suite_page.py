@@ -65,7 +65,15 @@ def _levels(run: SuiteRun) -> str:
 
 def _opening(figures: SuiteFigures) -> str:
     everything = figures.groups[0]
-    return f"{_kernels(everything.kernels)}: {counted_statuses(everything.statuses)}."
+    said = f"{_kernels(everything.kernels)}: {counted_statuses(everything.statuses)}."
+    hollow = [
+        line.kernel
+        for line in figures.lines
+        if line.outcome.status is Status.VERIFIED and not line.vouched_for
+    ]
+    if hollow:
+        said += f" Of these, the check of {_kernels(len(hollow))} vouches for nothing: {shortened(hollow)}."
+    return said
 
 
 def _facts(run: SuiteRun) -> Iterator[tuple[str, str]]:

@@ -97,6 +97,18 @@ def test_what_is_not_verified_stands_by_cause_without_paths(run: SuiteRun) -> No
     assert "it did not end within 300 s" in section
 
 
+def test_a_kernel_whose_check_vouches_for_nothing_is_not_passed_off_as_verified(make_suite_run: Make) -> None:
+    kernels = {
+        "level1/1_a.py": Kernel(),
+        "level1/33_b.py": Kernel(hollow="the inputs themselves pass its check"),
+    }
+    markdown = render_suite(make_suite_run(kernels), Format.MARKDOWN)
+    assert "2 verified. Of these, the check of 1 kernel vouches for nothing: level1/33_b." in markdown
+    section = markdown.split("## What is not verified, by cause")[1].split("\n## ")[0]
+    assert "| unverified | 1 | the inputs themselves pass its check | level1/33_b |" in section
+    assert cells(markdown, "level1/33_b")[3] == "unverified"
+
+
 def test_it_says_how_it_was_made(run: SuiteRun) -> None:
     markdown = render_suite(run, Format.MARKDOWN)
     for text in (
