@@ -75,7 +75,7 @@ class _Nest:
     def emit(self) -> Value:
         e, convolution = self.e, self.convolution
         self.source = packed_input(e, convolution)
-        self.weights = packed_weights(e, convolution, self.tile)
+        self.weights = packed_weights(e, convolution, self.tile, self.threads)
         self.initial = convolution.initial
         if self.initial is not None and getattr(self.initial.type, "rank", 0) > 1:
             self.initial = e.reshaped(self.initial, convolution.shape)

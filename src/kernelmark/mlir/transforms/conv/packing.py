@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from kernelmark.mlir.transforms.conv.matching import Convolution
 from kernelmark.mlir.transforms.conv.tiles import Tile
-from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Value
+from kernelmark.mlir.transforms.gemm.emit import Emitter, Index, Slice, Value
+from kernelmark.mlir.transforms.gemm.sharing import part_of
 
 __all__ = ["Input", "packed_input", "packed_weights"]
 
@@ -97,45 +99,95 @@ def _copied(e: Emitter, source: Value, into: Value, order: Sequence[int]) -> Val
 # --- weights --------------------------------------------------------------------------------------
 
 
-def packed_weights(e: Emitter, convolution: Convolution, tile: Tile) -> Value:
+def packed_weights(e: Emitter, convolution: Convolution, tile: Tile, threads: int) -> Value:
     """Give the weights with a block's channels side by side: ``[group][block][tap...][input channel][channel]``.
 
     Where phases lie side by side, the last dimension's taps are ordered by where they read, and a phase without a tap
     there has zeros. Lanes without a channel are left as they are: nobody reads their sums.
     """
-    channels = tile.channels(convolution.outputs)
-    blocks = -(-convolution.outputs // channels)
-    last = convolution.dimensions[-1]
-    least, largest = last.shifts
-    slots = largest - least + 1 if tile.phases > 1 else last.kernel
-    kernels = [each.kernel for each in convolution.dimensions[:-1]]
-    shape = [convolution.groups, blocks, *kernels, slots, convolution.inputs, tile.vectors * tile.lanes]
-    sizes = [convolution.groups, blocks, channels, convolution.inputs, *kernels]
+    return _Weights(e, convolution, tile).packed(threads)
 
-    def nested(at: tuple[Index, ...], out: Value) -> list[Value]:
-        if len(at) < len(sizes):
-            return e.carry((0, sizes[len(at)], 1), [out], lambda i, out: nested((*at, i), out))
-        group, block, lane, channel, *taps = at
-        first = e.mul(block, channels)
-        if convolution.outputs % channels:
-            first = e.least(first, convolution.outputs - channels)
-        names = {"g": group, "c": e.add(first, lane), "i": channel}
-        names.update({str(number): tap for number, tap in enumerate(taps)})
 
-        def move(tap: Index | None, slot: Index, phase: int, out: Value) -> Value:
-            number: Any = e.zero(convolution.element)
+_SHARED = 1 << 15
+"""Weights that take longer to pack than it takes to wake a thread."""
+
+
+class _Weights:
+    def __init__(self, e: Emitter, convolution: Convolution, tile: Tile) -> None:
+        self.e, self.convolution, self.tile = e, convolution, tile
+        self.channels = tile.channels(convolution.outputs)
+        self.kernels = [each.kernel for each in convolution.dimensions[:-1]]
+        self.last = convolution.dimensions[-1]
+        self.least, largest = self.last.shifts
+        self.slots = largest - self.least + 1 if tile.phases > 1 else self.last.kernel
+        blocks = -(-convolution.outputs // self.channels)
+        self.shape = [
+            convolution.groups,
+            blocks,
+            *self.kernels,
+            self.slots,
+            convolution.inputs,
+            tile.vectors * tile.lanes,
+        ]
+
+    def packed(self, threads: int) -> Value:
+        """Pack all of them; threads share the input's channels."""
+        e, shape = self.e, self.shape
+        inputs = self.convolution.inputs
+        out = e.empty(shape, self.convolution.element)
+        count = min(threads, inputs) if prod(shape) >= _SHARED else 1
+        if count == 1:
+            return self._range((0, inputs), 0, out)
+
+        def worker(numbers: Sequence[Index], outs: Sequence[Value]) -> list[Slice]:
+            lower, upper = part_of(e, (0, inputs), numbers[0], count)
+            offsets: list[Index] = [*[0] * (len(shape) - 2), lower, 0]
+            sizes: list[Index] = [*shape[:-2], e.sub(upper, lower), shape[-1]]
+            part = e.slice(outs[0], offsets, sizes)
+            return [(self._range((lower, upper), lower, part), offsets, sizes)]
+
+        return e.forall([count], [out], worker)[0]
+
+    def _range(self, inputs: tuple[Index, Index], origin: Index, out: Value) -> Value:
+        """Pack a range of the input's channels; ``out`` begins with ``origin``."""
+        e = self.e
+        ranges = [(0, self.shape[0]), (0, self.shape[1]), inputs, *((0, kernel) for kernel in self.kernels)]
+
+        def nested(at: tuple[Index, ...], out: Value) -> list[Value]:
+            if len(at) < len(ranges):
+                return e.carry((*ranges[len(at)], 1), [out], lambda i, out: nested((*at, i), out))
+            return self._taps(at, origin, out)
+
+        return nested((), out)[0]
+
+    def _taps(self, at: tuple[Index, ...], origin: Index, out: Value) -> list[Value]:
+        """Pack the last dimension's taps for one channel of the input, and one tap of each other dimension."""
+        e, outputs = self.e, self.convolution.outputs
+        group, block, channel, *taps = at
+        first = e.mul(block, self.channels)
+        if outputs % self.channels:
+            first = e.least(first, outputs - self.channels)
+        names = {"g": group, "i": channel, **{str(number): tap for number, tap in enumerate(taps)}}
+
+        def move(tap: Index | None, slot: Index, phase: int, lane: Index, out: Value) -> Value:
+            number: Any = e.zero(self.convolution.element)
             if tap is not None:
-                places = {**names, str(len(taps)): tap}
-                there = [places[axis] for axis in convolution.weight_axes]
-                number = e.convert(e.read(convolution.weight, there, 1), convolution.element)
-            column = e.add(lane, phase * convolution.outputs)
-            return e.write(number, out, [group, block, *taps, slot, channel, column])
+                places = {**names, "c": e.add(first, lane), str(len(taps)): tap}
+                there = [places[axis] for axis in self.convolution.weight_axes]
+                number = e.convert(e.read(self.convolution.weight, there, 1), self.convolution.element)
+            column = e.add(lane, phase * outputs)
+            return e.write(number, out, [group, block, *taps, slot, e.sub(channel, origin), column])
 
-        if tile.phases == 1:
-            return e.carry((0, slots, 1), [out], lambda tap, out: [move(tap, tap, 0, out)])
-        for slot in range(slots):
-            for phase in range(tile.phases):
-                out = move(last.tap_at(phase, least + slot), slot, phase, out)
-        return [out]
+        def plain(tap: Index, out: Value) -> list[Value]:
+            lanes = (0, self.channels, 1)
+            return e.carry(lanes, [out], lambda lane, out: [move(tap, tap, 0, lane, out)])
 
-    return nested((), e.empty(shape, convolution.element))[0]
+        def together(lane: Index, out: Value) -> list[Value]:
+            for slot in range(self.slots):
+                for phase in range(self.tile.phases):
+                    out = move(self.last.tap_at(phase, self.least + slot), slot, phase, lane, out)
+            return [out]
+
+        if self.tile.phases == 1:
+            return e.carry((0, self.slots, 1), [out], plain)
+        return e.carry((0, self.channels, 1), [out], together)
