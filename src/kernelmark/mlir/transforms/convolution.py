@@ -9,7 +9,7 @@ from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.targets import Architecture, Feature, Target
 from kernelmark.mlir.transforms.conv.matching import match_convolution
 from kernelmark.mlir.transforms.conv.nest import emit_convolution
-from kernelmark.mlir.transforms.conv.tiles import Channels, choose_tile
+from kernelmark.mlir.transforms.conv.tiles import Channels, Wanted, choose_tile
 from kernelmark.mlir.transforms.gemm.emit import Emitter
 
 __all__ = ["tile_convolutions"]
@@ -20,7 +20,9 @@ _LEAST_PRODUCTS = 1 << 16
 """Multiply-adds below which one thread does all."""
 
 
-def tile_convolutions(module: Module, *, target: Target, threads: int = 0) -> None:
+def tile_convolutions(
+    module: Module, *, target: Target, places: int = 0, vectors: int = 0, threads: int = 0
+) -> None:
     """Rewrite every convolution of ``module`` that gains by it; the others stay as they are.
 
     A convolution takes with it the padding of its input, and the zeros between a transposed one's elements.
@@ -28,19 +30,22 @@ def tile_convolutions(module: Module, *, target: Target, threads: int = 0) -> No
     Args:
         module: On tensors; convolutions by name or as generic operations.
         target: What the code is for.
+        places: Neighbouring places of a row in a tile of sums; 0, here and below, leaves the choice to this.
+        vectors: Vectors of channels in a tile.
         threads: Threads that share the work; by default those of the target.
     """
     ir = bindings("ir")
     threads = threads or target.code_threads
+    wanted = Wanted(places, vectors)
     with module.context, ir.Location.unknown(module.context):
         for function in module.body.operations:
             if function.operation.name == "func.func":
                 blocks = function.operation.regions[0].blocks
                 for op in [each.operation for block in blocks for each in block.operations]:
-                    _rewrite(op, target, threads)
+                    _rewrite(op, target, wanted, threads)
 
 
-def _rewrite(op: Operation, target: Target, threads: int) -> None:
+def _rewrite(op: Operation, target: Target, wanted: Wanted, threads: int) -> None:
     convolution = match_convolution(op)
     if convolution is None or convolution.outputs < _LEAST_CHANNELS:
         return
@@ -49,7 +54,7 @@ def _rewrite(op: Operation, target: Target, threads: int) -> None:
     bits = min(target.vector_bits, 128) if target.name == Architecture.AARCH64 else target.vector_bits
     lanes = max(4, bits // convolution.element.width)
     channels = Channels(convolution.inputs, convolution.outputs)
-    tile, _ = choose_tile(channels, convolution.dimensions, lanes, 32 if many else 16)
+    tile, _ = choose_tile(channels, convolution.dimensions, (lanes, 32 if many else 16), wanted)
     if convolution.products < _LEAST_PRODUCTS:
         threads = 1
     with ir.InsertionPoint(op), op.location:

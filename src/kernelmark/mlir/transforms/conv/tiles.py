@@ -6,13 +6,13 @@ and one number for each place. So neither the stride nor the width of a row matt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from kernelmark.mlir.transforms.conv.taps import Dimension
 
-__all__ = ["Channels", "Tile", "choose_tile"]
+__all__ = ["Channels", "Tile", "Wanted", "choose_tile"]
 
 _PLACES = 12
 """Places of a tile at most: more are more than sums fit into registers with two vectors of channels."""
@@ -48,41 +48,67 @@ class Tile:
         return outputs if self.phases > 1 else min(self.vectors * self.lanes, outputs)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for; 0 leaves the choice to :func:`choose_tile`."""
+
+    places: int = 0
+    vectors: int = 0
+
+
 def choose_tile(
-    channels: Channels, dimensions: Sequence[Dimension], lanes: int, registers: int
+    channels: Channels,
+    dimensions: Sequence[Dimension],
+    machine: tuple[int, int],
+    wanted: Wanted = Wanted(),
 ) -> tuple[Tile, float]:
     """Choose the tile with the least cost; give it and its cost, in multiply-adds of whole vectors an image.
 
     Args:
         channels: Of a group.
         dimensions: The places, outermost first.
-        lanes: Of a register.
-        registers: Of a core.
+        machine: Lanes of a register, and registers of a core.
+        wanted: Sizes to take, as far as there are so many places, channels and registers.
     """
-    last = dimensions[-1]
-    outer = prod(each.products for each in dimensions[:-1]) * channels.inputs
-    rows = prod(each.out for each in dimensions[:-1])
-    best: tuple[float, Tile] | None = None
+    costs = [
+        (_cost(channels, dimensions, tile), number, tile)
+        for number, tile in enumerate(_tiles(channels, dimensions[-1], machine))
+    ]
+    for name in ("vectors", "places"):
+        size = getattr(wanted, name)
+        most = max((getattr(tile, name) for _, _, tile in costs if getattr(tile, name) <= size), default=0)
+        if most:
+            costs = [each for each in costs if getattr(each[2], name) == most]
+    cost, _, tile = min(costs)
+    return tile, cost
+
+
+def _tiles(channels: Channels, last: Dimension, machine: tuple[int, int]) -> Iterator[Tile]:
+    """Give every tile that there are places, channels and registers for."""
+    lanes, registers = machine
     for phases in _phases(channels, last, lanes):
-        for width in [lanes] if phases > 1 else [lanes, lanes // 2, lanes // 4]:
-            for vectors in range(1, 5 if phases == 1 else 2):
-                if width < 4 or (vectors > 1 and vectors * width > channels.outputs):
+        for width in (
+            [lanes] if phases > 1 else [each for each in (lanes, lanes // 2, lanes // 4) if each >= 4]
+        ):
+            for vectors in range(1, 5):
+                if vectors > 1 and (phases > 1 or vectors * width > channels.outputs):
                     continue
-                blocks = 1 if phases > 1 else -(-channels.outputs // (vectors * width))
                 for places in range(1, min(_PLACES, last.turns) + 1):
-                    if places * vectors + vectors + 1 > registers:
-                        continue
-                    steps = last.products / max(last.out, 1)  # taps that an output of a row meets, on average
-                    if phases > 1:
-                        steps = _union(last)
-                    work = max(places * vectors, places + vectors, _LATENCY) + _TURN
-                    variants = 1 if phases > 1 else last.spread
-                    tiles = -(-last.turns // places) * blocks * variants
-                    cost = tiles * (outer * steps * work + rows * _STORE * vectors * width)
-                    if best is None or cost < best[0]:
-                        best = cost, Tile(places, vectors, width, phases)
-    assert best is not None  # one place and one vector always fit
-    return best[1], best[0]
+                    if places * vectors + vectors + 1 <= registers:
+                        yield Tile(places, vectors, width, phases)
+
+
+def _cost(channels: Channels, dimensions: Sequence[Dimension], tile: Tile) -> float:
+    *outer, last = dimensions
+    rows = prod(each.out for each in outer)
+    taps = prod(each.products for each in outer)  # of all rows
+    blocks = -(-channels.outputs // tile.channels(channels.outputs))
+    # Taps that an output of a row meets: the average of the phases, or all that any of them has.
+    steps = last.products / last.out if tile.phases == 1 else _union(last)
+    variants = 1 if tile.phases > 1 else last.spread
+    work = max(tile.places * tile.vectors, tile.places + tile.vectors, _LATENCY) + _TURN
+    tiles = -(-last.turns // tile.places) * blocks * variants
+    return tiles * (taps * channels.inputs * steps * work + rows * _STORE * tile.vectors * tile.lanes)
 
 
 def _phases(channels: Channels, last: Dimension, lanes: int) -> list[int]:
