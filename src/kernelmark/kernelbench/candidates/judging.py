@@ -37,6 +37,8 @@ CANDIDATES = "candidates"
 _POLL_S = 0.02
 _SEED_BITS = 31
 _MESSAGE = 300
+_OF_A_STACK = ("Extension modules:", "  File ", "Current thread ", "Thread ", "  <", "  ...")
+"""How lines of a stack begin that Python's fault handler writes last; the line before says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,11 @@ def _seeds_after_timing(job: Job) -> Iterator[list[int]]:
 
 def _ended(job: Job, finished: Finished, limit_s: float) -> tuple[Status, str, Outcome | None]:
     """Say what a worker's end means, as far as it goes without looking at its answers."""
-    said = (finished.errors or finished.output).strip().splitlines()
+    said = [
+        line
+        for line in (finished.errors or finished.output).strip().splitlines()
+        if not line.startswith(_OF_A_STACK)
+    ]
     last = f": {said[-1]}" if said else ""
     if finished.timed_out:
         return Status.TIMEOUT, f"it did not end within {limit_s:g} s", None

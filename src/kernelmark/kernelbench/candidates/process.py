@@ -50,4 +50,4 @@ def _judge(job: Job) -> Outcome:
 if __name__ == "__main__":
     import sys
 
-    raise SystemExit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -123,8 +123,8 @@ def test_honest_candidates_are_verified_timed_and_kept_with_their_reports(
         low, value, high = (getattr(each.speedups["eager"], name) for name in ("low", "value", "high"))
         assert low < value < high
         assert any("checked in a process that never loaded it" in note for note in each.notes)
-    assert found["slower"].speedups["eager"].value < 0.6
-    assert found["kept_by_content"].speedups["eager"].value < 1.0
+    assert found["slower"].speedups["eager"].value < 1.0
+    assert (found["kept_by_content"].speedups["eager"].low or 0.0) < 1.0  # nothing that is certain
     (note,) = (note for note in found["other_names"].notes if "not shared" in note)
     assert "Model's linear.weight, linear.bias; ModelNew's weight, bias" in note
     (run,) = (tmp_path / "candidates" / "level1-8_softmax-slower").iterdir()
