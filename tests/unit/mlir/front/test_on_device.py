@@ -12,7 +12,7 @@ import torch
 from kernelmark.errors import UnavailableError, UsageError, VerificationError
 from kernelmark.harness import Session, SessionOptions, Unavailable
 from kernelmark.mlir.front import Baseline, Dump, ModelRequest, on_device
-from kernelmark.mlir.front.on_device import moved, run_on_device
+from kernelmark.mlir.front.on_device import exact_float32, moved, run_on_device
 from kernelmark.mlir.ingress import load_model
 from kernelmark.records import Cache, Check, Role
 from kernelmark.timing import Budget
@@ -155,3 +155,19 @@ def test_a_request_for_the_best_device_is_for_the_cpu_where_there_is_no_other(
     assert ModelRequest(Path("m.py"), device="cuda").resolve_device() == "cuda:0"
     with pytest.raises(UsageError, match="is no device"):
         ModelRequest(Path("m.py"), device="gpu!").resolve_device()
+
+
+def test_products_in_float32_are_exact_for_the_time_of_a_run_and_as_they_were_afterwards() -> None:
+    backends = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = [backend.allow_tf32 for backend in backends]
+    try:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+        with exact_float32():
+            assert [backend.allow_tf32 for backend in backends] == [False, False]
+        assert [backend.allow_tf32 for backend in backends] == [True, False]
+        with pytest.raises(KeyError), exact_float32():
+            raise KeyError
+        assert [backend.allow_tf32 for backend in backends] == [True, False]
+    finally:
+        for backend, allowed in zip(backends, before, strict=True):
+            backend.allow_tf32 = allowed
