@@ -50,7 +50,7 @@ class Outcome:
     message: str = ""
     """Why it is not verified: the first line of the error, or by how much the answer is wrong."""
     wall_s: float = 0.0
-    """How long its worker took, its start included."""
+    """How long its worker took, its start included, and without the time for which it was held for another's."""
 
 
 def summary(outcomes: Iterable[Outcome]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from kernelmark.errors import UnavailableError
 from kernelmark.holding import Held
 from kernelmark.prefork import Prefork
 from kernelmark.timing.turn import TURN_VARIABLE
@@ -25,7 +26,11 @@ _LOOK_S = 0.5
 
 
 class Turns:
-    """Who may time now; use it in a ``with`` block around the runs of ``server``."""
+    """Who may time now; use it in a ``with`` block around the runs of ``server``.
+
+    Raises:
+        UnavailableError: no socket can be made in the folder for temporary files.
+    """
 
     def __init__(self, server: Prefork) -> None:
         self._server = server
@@ -34,7 +39,14 @@ class Turns:
         self._folder = Path(tempfile.mkdtemp(prefix="kernelmark-"))
         self._path = self._folder / "turn"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(self._path))
+        try:
+            self._listener.bind(str(self._path))
+        except OSError as error:
+            self.close()
+            raise UnavailableError(
+                f"{self._path}: no socket can be made there ({error}); set TMPDIR to a folder with a shorter"
+                " name, or leave out --jobs"
+            ) from error
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 

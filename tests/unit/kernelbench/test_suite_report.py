@@ -66,6 +66,7 @@ def test_each_kernel_has_its_line_with_the_engine_s_own_figures(run: SuiteRun) -
     assert "inductor: not there for level1/2_b (unavailable: torch.compile failed: no C++)" in markdown
 
 
+@pytest.mark.spec("L5", "L10")
 def test_means_are_over_all_and_per_pipeline_of_the_kernels_that_have_a_ratio(run: SuiteRun) -> None:
     everything, matmul, scan = figures_of(run).groups
     assert everything.means["eager"] == mean_ratio([FAST, SLOW, SLOWER])
@@ -88,6 +89,7 @@ def test_what_surely_loses_is_listed_with_the_worst_first(run: SuiteRun) -> None
     assert section.index("level1/3_c") < section.index("level1/2_b")
 
 
+@pytest.mark.spec("L12")
 def test_what_is_not_verified_stands_by_cause_without_paths(run: SuiteRun) -> None:
     markdown = render_suite(run, Format.MARKDOWN)
     section = markdown.split("## What is not verified, by cause")[1].split("##")[0]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -131,6 +132,17 @@ def test_one_that_is_held_when_everything_is_closed_is_gone_with_what_it_started
     for each in (working, hanging, start("time", "late", "0")):
         with pytest.raises(UnavailableError):
             each.result()
+
+
+def test_a_folder_for_temporary_files_whose_name_is_too_long_for_a_socket_is_told(
+    server: Prefork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(UnavailableError, match="set TMPDIR"):
+        Turns(server)
+    assert not list(long.iterdir())
 
 
 DRIVER = """
