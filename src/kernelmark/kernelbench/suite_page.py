@@ -24,6 +24,8 @@ __all__ = ["counted_statuses", "facts_of", "mean_text", "suite_page"]
 
 _OF_THE_MACHINE = ("Device", "Software", "Platform", "Revision", "Protocol", "Timer", "Caches")
 """What all kernels' runs should say alike."""
+_TOLD = 3
+"""Kernels whose own words a remark gives; the others are counted, and have reports of their own."""
 _ABOUT_RATIOS = (
     "A ratio is the baseline's time over ours, so above 1 ours is faster; its interval (95 %) is the record's own,"
     " over blocks."
@@ -242,7 +244,9 @@ def _told(about: Mapping[str, str]) -> str:
     texts = list(dict.fromkeys(about.values()))
     if len(texts) == 1:
         return f"{texts[0]} ({shortened(about)})"
-    return shortened((f"{name}: {text}" for name, text in about.items()), most=3)
+    told = [f"{name}: {text}" for name, text in about.items()]
+    more = [f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else []
+    return "; ".join([*told[:_TOLD], *more])
 
 
 def _kernels(number: int) -> str:
