@@ -338,6 +338,22 @@ def test_a_schedule_is_explained_for_the_target_that_is_asked_for(run: Run) -> N
     assert "left out" not in other
 
 
+@pytest.mark.spec("L7")
+@pytest.mark.parametrize("pipeline", ["matmul", "elementwise"])
+@pytest.mark.parametrize("feature", [(), ("--feature", "sve")])
+def test_a_shipped_schedule_is_explained_for_aarch64(
+    run: Run, pipeline: str, feature: tuple[str, ...]
+) -> None:
+    done = run(
+        "--explain-schedule", "--pipeline", pipeline, "--target", "aarch64", *feature, "--dtype", "bf16"
+    )
+    assert done.code == 0, done.stderr
+    assert f"target: aarch64 {'sve' if feature else ''}" in done.stdout
+    assert "vectors of 128 bits" in done.stdout
+    steps = [line for line in done.stdout.splitlines() if "convert-vector-to-llvm" in line]
+    assert ["left out" in line for line in steps] == [True, False]  # with x86's instructions, and without
+
+
 def test_an_unknown_pass_is_found_when_a_schedule_is_explained(run: Run) -> None:
     Path("s.yaml").write_text("pipeline:\n  - pass: canonicalise\n")
     done = run("--explain-schedule", "--pipeline", "./s.yaml")
