@@ -21,26 +21,30 @@ import torch
 
 __all__ = ["Conduct"]
 
-_WATCHED = frozenset(
-    (
-        *(
-            "torch",
-            "kernelmark",
-            "numpy",
-            "builtins",
-            "ctypes",
-            "math",
-            "random",
-            "hashlib",
-            "json",
-            "statistics",
-        ),
-        *("time", "gc", "os", "threading", "_thread", "inspect", "functools"),
-    )
+_WATCHED = (
+    *(
+        "torch",
+        "torch.functional",
+        "torch.nn",
+        "torch.cuda",
+        "torch.cpu",
+        "torch.autograd",
+        "torch.accelerator",
+    ),
+    *(
+        "torch.random",
+        "torch.testing",
+        "torch._tensor",
+        "torch._ops",
+        "torch.backends",
+        "torch.utils._pytree",
+    ),
+    *("numpy", "builtins", "ctypes", "math", "random", "hashlib", "json", "statistics", "kernelmark"),
+    *("time", "gc", "os", "threading", "_thread", "inspect", "functools"),
 )
-"""Packages and modules whose functions and classes may not be replaced."""
-_BUSY = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "torch.export", "torch.testing")
-"""Of torch's own, those that rebind names of their own while they compile; nothing that is timed rests on them."""
+"""Modules whose functions and classes may not be replaced, with those below them but for torch's own: there the
+compilers and optimisers rebind names of their own when they are first used."""
+_WITH_ALL_BELOW = tuple(f"{name}." for name in _WATCHED if name != "torch")
 _CLASSES_OF = ("torch", "torch.nn", "torch.cuda", "torch.autograd", "kernelmark", "threading", "random")
 """Packages whose classes are looked into: their methods may not be replaced either."""
 
@@ -128,7 +132,7 @@ class Conduct:
         for owner, functions in self._functions.items():
             now = vars(owner)
             for name, value in functions.items():
-                if now.get(name) is not value:
+                if now.get(name) is not value and not _is_of_dynamo(now.get(name)):
                     yield f"{_path_of(owner)}.{name} is now {_shown(now.get(name, 'gone'))}"
             for name in now.keys() - self._names[owner]:
                 if callable(now[name]) and _hides(owner, name):
@@ -151,7 +155,7 @@ def _owners(model: torch.nn.Module) -> Iterator[ModuleType | type]:
     """Give the modules and classes that are watched, each once."""
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
-        if module is None or name.partition(".")[0] not in _WATCHED or name.startswith(_BUSY):
+        if name not in _WATCHED and not name.startswith(_WITH_ALL_BELOW):
             continue
         if not isinstance(module, ModuleType) or id(module) in seen:
             continue
@@ -169,7 +173,7 @@ def _owners(model: torch.nn.Module) -> Iterator[ModuleType | type]:
 
 
 def _is_looked_into(home: object) -> bool:
-    if not isinstance(home, str) or home.startswith(_BUSY):
+    if not isinstance(home, str):
         return False
     return home in _CLASSES_OF or home.startswith(
         ("torch.nn.", "torch.cuda.", "torch.autograd.", "kernelmark.")
@@ -187,6 +191,15 @@ def _hides(owner: ModuleType | type, name: str) -> bool:
     if isinstance(owner, type):
         return any(name in vars(base) for base in owner.__mro__[1:])
     return hasattr(builtins, name)
+
+
+def _is_of_dynamo(value: object) -> bool:
+    """Whether it is a function of torch's compiler, which wraps some of torch's own when it is first used."""
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_filename.startswith(_DYNAMO)
+
+
+_DYNAMO = str(Path(torch.__file__).parent / "_dynamo")
 
 
 def _path_of(owner: ModuleType | type) -> str:

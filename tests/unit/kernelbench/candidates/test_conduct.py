@@ -72,8 +72,10 @@ LATE = """
         return next((told for _ in range(20) if (told := conduct.after_call(call, look_at)[1])), "none")
     print(first_breach(late))
     print(conduct.after_call(lambda: torch.ones(3), look_at)[1] or "in order")
+    import kernelmark.kernelbench.candidates.conduct as module
+    module._WAIT_S = 1.0  # on a busy machine the thread gets a small part of it
     def busy():
-        asked.put(lambda: [torch.randn(900, 900) @ torch.randn(900, 900) for _ in range(20)])
+        asked.put(lambda: [torch.randn(900, 900) @ torch.randn(900, 900) for _ in range(200)])
         return torch.ones(3)
     print(first_breach(busy), flush=True)
     os._exit(0)  # the thread still works, and would be in the way of an end in order
