@@ -55,7 +55,8 @@ def test_a_kernel_that_fails_is_one_row_and_unknown_options_reach_the_model_comm
     body = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {}\n"
     tail = "def get_inputs(): return [torch.randn(4, 4)]\ndef get_init_inputs(): return []\n"
     (models / "1_fft.py").write_text(body.format("torch.fft.fft(x).real") + tail)
-    (models / "2_add.py").write_text(body.format("x + 1") + tail)
+    waiting = "import os\nprint('threads that wait:', os.environ.get('OMP_WAIT_POLICY'))\n"
+    (models / "2_add.py").write_text(waiting + body.format("x + 1") + tail)
     entry = "- kernel: level1/{}\n  input_shapes: [4x4]\n  output_shape: 4x4\n"
     suite = tmp_path / "suite.yaml"
     suite.write_text(entry.format("1_fft.py") + entry.format("2_add.py"))
@@ -65,6 +66,7 @@ def test_a_kernel_that_fails_is_one_row_and_unknown_options_reach_the_model_comm
     assert done.returncode == 1, done.stdout + done.stderr
     assert "--pipeline loops" in done.stdout
     assert "--threads 1" in done.stdout
+    assert "threads that wait: passive" in done.stdout
     assert "1 verified, 1 import failure" in done.stdout
     kept = expected.read_text()
     assert "level1/1_fft.py: import failure" in kept

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from kernelmark.errors import SuiteError, UsageError
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
 from kernelmark.manifest.expressions import parse
 from kernelmark.mlir.ingress import parse_input_shapes, parse_output_shape
+from kernelmark.verify import Elementwise, Exact, check_outputs
 
 SUITES = Path(__file__).parents[3] / "examples" / "KernelBench"
 GOOD = """\
@@ -160,3 +163,29 @@ def test_no_text_ends_in_anything_but_a_suite_or_an_error_of_its_own(text: str) 
         file.write_text("- kernel: level1/a.py\n  input_shapes: [2]\n  notes: " + text, encoding="utf-8")
         with suppress(SuiteError):
             load_suite(file)
+
+
+def test_the_tolerance_of_a_mean_that_is_zero_lets_rounding_pass_and_nothing_wrong() -> None:
+    entry = next(each for each in shipped(2) if each.tolerances is not None)
+    assert entry.tolerances is not None
+    rule = Elementwise(entry.tolerances.atol, entry.tolerances.rtol)
+    channels, groups, x = 24, 8, torch.randn(4, 24, 22, 30, 30, generator=torch.Generator().manual_seed(0))
+
+    def mean(
+        norm: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype = torch.float32
+    ) -> torch.Tensor:
+        return norm(x.to(dtype)).mean(dim=(1, 2, 3, 4)).float()
+
+    def by_group(t: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.group_norm(t, groups)
+
+    right = mean(by_group)
+    for same in (mean(by_group, torch.float64), mean(lambda t: by_group(t + 3))):
+        assert check_outputs(same, right, Exact(tolerance=rule)).passed
+    for wrong in (
+        mean(lambda t: t),
+        mean(lambda t: t / t.std()),
+        mean(lambda t: by_group(t) * 0.999 + 0.001),
+        mean(lambda t: torch.nn.functional.group_norm(t[:, : channels - 1].clone(), 1).relu()),
+    ):
+        assert not check_outputs(wrong, right, Exact(tolerance=rule)).passed
