@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from kernelmark.mlir.transforms.conv.matching import Convolution
+from kernelmark.mlir.transforms.conv.meetings import Loop, Met, Run, ends_apart, phase_of, runs_of
 from kernelmark.mlir.transforms.conv.packing import packed_input, packed_weights
 from kernelmark.mlir.transforms.conv.storing import Rows, interleaved, stored
 from kernelmark.mlir.transforms.conv.taps import Dimension
@@ -61,6 +62,7 @@ class _Nest:
         self.vector = e.vector_type(tile.lanes, self.element)
         self.channels = tile.channels(convolution.outputs)
         self.blocks = -(-convolution.outputs // self.channels)
+        self.ends_apart = ends_apart(self.last)
         # Phases of a row that are summed up one after the other wait for each other.
         self.waits = self.last.spread > 1 and tile.phases == 1
         self.rows = Rows(
@@ -178,7 +180,13 @@ class _Nest:
             sums = self._sums(at, begin)
             return [self._stored(at, origin, begin, sums, now[0]), *now[1:]]
 
-        return e.carry((0, turns, places), values, turn)
+        if not self.ends_apart:
+            return e.carry((0, turns, places), values, turn)
+        now = turn(0, *values)
+        if turns > places:
+            now = e.carry((places, turns - places, places), now, turn)
+            now = turn(turns - places, *now)
+        return now
 
     # --- sums ---
 
@@ -186,39 +194,46 @@ class _Nest:
         """Write the sums of a tile, place by place and each with its vectors of channels."""
         e, convolution, tile = self.e, self.convolution, self.tile
         group_channels = e.mul(at.group, convolution.inputs)
-        outer = [_Taps.of(e, each, place) for each, place in zip(self.dimensions, at.places, strict=False)]
+        outer = [Met.of(e, each, place) for each, place in zip(self.dimensions, at.places, strict=False)]
         last = self._last_taps(at, begin)
-        channels = _Loop("i", (0, convolution.inputs), 0, 1, group_channels, 1)
+        channels = Loop("i", (0, convolution.inputs), 0, 1, group_channels, 1)
         loops = [*(each.loop(str(number)) for number, each in enumerate(outer))]
         row = last.loop(str(len(outer)))
         # The longer of the two innermost loops goes inside.
         long_row = last.most > convolution.inputs
         loops += [channels, row] if long_row else [row, channels]
 
-        def nested(rest: Sequence[_Loop], now: Mapping[str, tuple[Index, Index]], sums: Any) -> list[Value]:
+        def nested(
+            rest: Sequence[Loop], now: Mapping[str, tuple[Index, Index]], places: range, sums: Any
+        ) -> list[Value]:
             if not rest:
-                return self._step(at, now, sums)
+                return self._step(at, now, places, sums)
             loop = rest[0]
 
-            def turn(number: Index, *sums: Value) -> list[Value]:
+            def turn(places: range, number: Index, *sums: Value) -> list[Value]:
                 tap = e.add(loop.first, e.mul(number, loop.step))
                 place = e.add(loop.begin, e.mul(number, loop.stride))
-                return nested(rest[1:], {**now, loop.name: (tap, place)}, sums)
+                return nested(rest[1:], {**now, loop.name: (tap, place)}, places, sums)
 
-            return e.carry((*loop.bounds, 1), sums, turn)
+            runs: list[Run] = [(loop.bounds, places)]
+            if loop is row and self.ends_apart:
+                runs = runs_of(self.last, begin, tile.places)
+            for (first, end), met in runs:
+                sums = e.carry((first, end, 1), sums, partial(turn, met))
+            return sums
 
-        return nested(loops, {}, self._begun(at) * tile.places)
+        return nested(loops, {}, range(tile.places), self._begun(at) * tile.places)
 
-    def _last_taps(self, at: _At, begin: Index) -> _Taps:
+    def _last_taps(self, at: _At, begin: Index) -> Met:
         e, last = self.e, self.last
         before = last.margins[0]
         base = e.add(e.mul(begin, last.stride), before)
         if self.tile.phases > 1:
             least, largest = last.shifts
-            return _Taps((0, largest - least + 1), 0, e.add(base, least), 1, 1, largest - least + 1)
-        count, first, shift = _phase(e, last, at.phase)
+            return Met((0, largest - least + 1), 0, e.add(base, least), 1, 1, largest - least + 1)
+        count, first, shift = phase_of(e, last, at.phase)
         most = max(each.count for each in last.phases)
-        return _Taps((0, count), first, e.add(base, shift), last.tap_step, last.shift_step, most)
+        return Met((0, count), first, e.add(base, shift), last.tap_step, last.shift_step, most)
 
     def _begun(self, at: _At) -> list[Value]:
         """Give what the sums of one place begin with; a tensor is added when they are stored."""
@@ -243,8 +258,10 @@ class _Nest:
             begun.append(value)
         return begun
 
-    def _step(self, at: _At, now: Mapping[str, tuple[Index, Index]], sums: Sequence[Value]) -> list[Value]:
-        """Add the products of one tap and one channel of the input."""
+    def _step(
+        self, at: _At, now: Mapping[str, tuple[Index, Index]], places: range, sums: Sequence[Value]
+    ) -> list[Value]:
+        """Add the products of one tap and one channel of the input to the sums of some places."""
         e, tile = self.e, self.tile
         names = [str(number) for number in range(len(self.dimensions))]
         taps = [now[name][0] for name in names]
@@ -257,13 +274,14 @@ class _Nest:
             for vector in range(tile.vectors)
         ]
         *outer, row = [now[name][1] for name in names]
-        after = []
-        for place in range(tile.places):
+        after = list(sums)
+        for place in places:
             column = e.add(row, place * self.last.stride)
             there = self.source.places(at.batch, now["i"][1], outer, column)
             number = e.splat(e.read(self.source.value, there, 1), tile.lanes)
             for vector, weight in enumerate(weights):
-                after.append(e.multiply_add(number, weight, sums[place * tile.vectors + vector]))
+                each = place * tile.vectors + vector
+                after[each] = e.multiply_add(number, weight, sums[each])
         return after
 
     # --- results ---
@@ -329,70 +347,3 @@ class _Nest:
             wanted = e.least(wanted, e.sub(last.out, first))
         store = partial(self._finished, at, origin, channel)
         return stored(e, interleaved(e, phases), (first, wanted), store, into)
-
-
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """One loop of a sum: from where to where, and what it counts: a tap or a channel, and a place in the input."""
-
-    name: str
-    bounds: tuple[Index, Index]
-    first: Index
-    step: int
-    begin: Index
-    stride: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Taps:
-    """The taps that a place meets along one dimension, and where in the input the first one of its phase reads."""
-
-    bounds: tuple[Index, Index]
-    first: Index
-    begin: Index
-    tap_step: int
-    shift_step: int
-    most: int
-    """Taps of a phase at most."""
-
-    @classmethod
-    def of(cls, e: Emitter, dimension: Dimension, place: Index) -> _Taps:
-        """Give those of a place of an outer dimension, without those that read beyond the input."""
-        turn = e.div(place, dimension.spread)
-        phase = e.rem(place, dimension.spread) if dimension.spread > 1 else 0
-        count, first, shift = _phase(e, dimension, phase)
-        begin = e.add(e.mul(turn, dimension.stride), shift)
-        step, inside = dimension.shift_step, dimension.inside
-        lower: Index = 0
-        if dimension.margins[0]:  # begin may be negative, and a division must not see that
-            lower = e.div(e.most(e.sub(step - 1, begin), 0), step)
-        if dimension.margins[1]:
-            count = e.least(count, e.div(e.most(e.sub(inside - 1 + step, begin), 0), step))
-        most = max(each.count for each in dimension.phases)
-        return cls((lower, count), first, begin, dimension.tap_step, step, most)
-
-    def loop(self, name: str) -> _Loop:
-        """Give the loop over them."""
-        return _Loop(name, self.bounds, self.first, self.tap_step, self.begin, self.shift_step)
-
-
-def _phase(e: Emitter, dimension: Dimension, phase: Index) -> tuple[Index, Index, Index]:
-    """Give count, first tap and shift of a phase that may be known only when the code runs."""
-    taps = dimension.phases
-    found = []
-    for numbers in (
-        [each.count for each in taps],
-        [each.first for each in taps],
-        [each.shift for each in taps],
-    ):
-        value: Index = numbers[0]
-        for number, each in enumerate(numbers):
-            if number == 0 or each == numbers[0]:
-                continue
-            if isinstance(phase, int):
-                value = each if phase == number else value
-                continue
-            here = e.arith.cmpi(e.arith.CmpIPredicate.eq, phase, e.index(number))
-            value = e.arith.select(here, e.index(each), e.index(value))
-        found.append(value)
-    return found[0], found[1], found[2]
