@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from kernelmark.errors import ModelFileError
 from kernelmark.mlir.failures import Stage, failure
 from kernelmark.mlir.ingress.imported import type_of
 from kernelmark.mlir.signature import TensorType
@@ -80,6 +81,7 @@ class State:
         outputs: The types of the tensors that the model returns.
 
     Raises:
+        ModelFileError: PyTorch cannot run it, so that there is no answer to compare with.
         ModelRunError: it writes a parameter, which is not put back.
     """
 
@@ -88,8 +90,7 @@ class State:
         parameters = {name: (each, each._version) for name, each in model.named_parameters()}
         tensors = _tensors(inputs)
         private = cloned(inputs)
-        with torch.no_grad():
-            answer = model(*private)
+        answer = _answer(model, private)
         self.outputs: tuple[TensorType, ...] = tuple(type_of(each) for each in _tensors([answer]))
         for name, (parameter, version) in parameters.items():
             if parameter._version != version:
@@ -168,6 +169,18 @@ class State:
         found = {name: results[name] for name in self.names if name in results}
         places = {_input_name(index): input_names[index] for index in self._written}
         return found | {name: results[place] for name, place in places.items() if place in results}
+
+
+def _answer(model: torch.nn.Module, inputs: Sequence[Any]) -> Any:
+    try:
+        with torch.no_grad():
+            return model(*inputs)
+    except Exception as error:
+        text = str(error).strip().partition("\n")[0]
+        raise ModelFileError(
+            f"PyTorch itself cannot run {type(model).__name__} on these inputs, so there is no answer to compare with"
+            f" ({type(error).__name__}: {text}); give it other sizes or another --dtype"
+        ) from error
 
 
 def plain_inputs(inputs: Sequence[Any], alignment: int) -> tuple[Any, ...]:

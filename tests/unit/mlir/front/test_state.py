@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelmark.errors import ModelRunError
+from kernelmark.errors import ModelFileError, ModelRunError
 from kernelmark.mlir.elements import Element
 from kernelmark.mlir.front.state import Kept, State, plain_inputs
 from kernelmark.mlir.signature import TensorType
@@ -155,3 +155,9 @@ def test_what_the_first_call_changes_is_put_back_and_the_rest_is_let_go() -> Non
     plain(x)
     none.after_first_call()
     assert none.is_empty
+
+
+def test_a_model_that_pytorch_cannot_run_has_no_answer_to_compare_with() -> None:
+    pooling = torch.nn.AvgPool3d(2).to(torch.bfloat16)
+    with pytest.raises(ModelFileError, match="PyTorch itself cannot run AvgPool3d .*BFloat16.*another --dtype"):
+        State(pooling, (torch.ones(1, 1, 4, 4, 4, dtype=torch.bfloat16),))
