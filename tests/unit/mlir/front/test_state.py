@@ -159,5 +159,7 @@ def test_what_the_first_call_changes_is_put_back_and_the_rest_is_let_go() -> Non
 
 def test_a_model_that_pytorch_cannot_run_has_no_answer_to_compare_with() -> None:
     pooling = torch.nn.AvgPool3d(2).to(torch.bfloat16)
-    with pytest.raises(ModelFileError, match="PyTorch itself cannot run AvgPool3d .*BFloat16.*another --dtype"):
+    with pytest.raises(
+        ModelFileError, match=r"PyTorch itself cannot run AvgPool3d .*BFloat16.*another --dtype"
+    ):
         State(pooling, (torch.ones(1, 1, 4, 4, 4, dtype=torch.bfloat16),))
