@@ -139,7 +139,7 @@ def _work(job: Job, notes: Notes) -> None:
 
 def _compare(job: Job, session: Session, notes: Notes) -> None:
     device = session.device.torch_name
-    problem = load_problem(job, device)
+    problem = _problem(job, device)
     baselines = make_baselines(job, problem)
     conduct = Conduct(problem.model)
     model, unshared = load_candidate(job, problem, device)
@@ -170,6 +170,17 @@ def _compare(job: Job, session: Session, notes: Notes) -> None:
 
     leave_answers(from_the_start, problem, seeds, job.folder, case_id=job.case_id)
     _require_untouched(conduct, job)
+
+
+def _problem(job: Job, device: str) -> Problem:
+    """Make the problem; whatever is wrong with it is not the candidate's doing."""
+    try:
+        return load_problem(job, device)
+    except UsageError as error:
+        raise UsageError(f"the problem cannot be run: {error}") from error
+    except Exception as error:
+        text = str(error).strip().partition("\n")[0]
+        raise UsageError(f"{job.problem}: its own Model raised {type(error).__name__}: {text}") from error
 
 
 def _case(job: Job, problem: Problem) -> Case:

@@ -227,6 +227,30 @@ def test_what_cannot_be_tried_is_said_without_a_process(starter: Starter, tmp_pa
     assert judge(other, judging, starter).status is Status.UNAVAILABLE
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("raise ValueError('sizes')", "its own Model raised ValueError: sizes"),
+        ("return x.relu_()", "its own Model writes to its inputs"),
+    ],
+)
+def test_a_problem_that_cannot_be_run_is_not_blamed_on_the_candidate(
+    starter: Starter, tmp_path: Path, model: str, words: str
+) -> None:
+    (tmp_path / "suite.yaml").write_text("- kernel: level1/1_a.py\n  input_shapes: [4x4]\n")
+    for folder, name in (("tree", "Model"), ("given", "ModelNew")):
+        (tmp_path / folder / "level1").mkdir(parents=True)
+        (tmp_path / folder / "level1" / "1_a.py").write_text(
+            HEAD.replace("ModelNew", name) + (model if name == "Model" else "return x")
+        )
+    (candidate,) = find_candidates(tmp_path / "given", load_suite(tmp_path / "suite.yaml").entries)
+    found = judge(
+        candidate, Judging(tmp_path / "tree", tmp_path / "out", settings=QUICK, limits=LIMITS), starter
+    )
+    assert found.status is Status.UNAVAILABLE, found
+    assert words in found.message
+
+
 def test_a_fingerprint_changes_with_the_file_the_settings_and_the_sizes(tmp_path: Path) -> None:
     path = tmp_path / "level1" / "8_a.py"
     path.parent.mkdir()
