@@ -221,7 +221,7 @@ def _settings() -> dict[str, Any]:
     found: dict[str, Any] = {
         "torch.get_num_threads()": torch.get_num_threads(),
         "torch.get_num_interop_threads()": torch.get_num_interop_threads(),
-        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
+        "torch.get_float32_matmul_precision()": _read(torch.get_float32_matmul_precision),
         "torch.get_default_dtype()": torch.get_default_dtype(),
         "torch.get_default_device()": torch.get_default_device(),
         "torch.is_grad_enabled()": torch.is_grad_enabled(),
@@ -248,8 +248,16 @@ def _settings() -> dict[str, Any]:
     }
     for name in _C_SETTINGS:
         if (read := getattr(torch._C, name, None)) is not None:
-            found[f"torch._C.{name}()"] = read()
+            found[f"torch._C.{name}()"] = _read(read)
     return found
+
+
+def _read(setting: Callable[[], Any]) -> Any:
+    """Read a setting; torch refuses to where its older and its newer names were used for it, which is an answer too."""
+    try:
+        return setting()
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]
 
 
 def _of_dynamo() -> dict[str, Any]:
