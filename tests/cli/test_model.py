@@ -238,6 +238,16 @@ def test_a_wrong_answer_ends_with_1_and_shows_the_row(run: Run) -> None:
         (("product.py", "--iterations", "1"), "--iterations 1"),
         (("product.py", "--baselines", "eagr"), r"did you mean 'eager'"),
         (("product.py", "--tolerance", "-1"), "--tolerance -1"),
+        (("product.py", "--tolerance", "nan"), "--tolerance nan"),
+        (("product.py", "--timeout", "nan"), "--timeout nan"),
+        (("product.py", "--timeout", "inf"), "--timeout inf"),
+        (("product.py", "--bytes", "-4"), "bytes: '-4' is -4; give the bytes of one call"),
+        (("product.py", "--gflops", "1/0"), "gflops: .*division by zero"),
+        (("product.py", "--device", "tpu"), "--device tpu.* torch has no such device"),
+        (("product.py", "--input-shapes", "99999999999999x99999999,8x8"), "input 9+x9+xrnd cannot be made"),
+        (("product.py", "--dtype", ""), "'' is no element type"),
+        (("product.py", "--pipeline", ""), "no schedule ''"),
+        (("product.py", "--schedules", "product.py"), "the root of schedules product.py is no folder"),
     ],
 )
 def test_what_cannot_be_run_as_asked_ends_with_2(run: Run, words: tuple[str, ...], message: str) -> None:

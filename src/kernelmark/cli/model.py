@@ -5,6 +5,7 @@ Parses, calls :mod:`kernelmark.mlir.front`, prints. ``tune`` after ``model`` is 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,8 @@ def run(path: Path | None, list_schedules: bool, explain_schedule: bool, **given
 
 def _within(limit_s: float, request: ModelRequest, given: dict[str, Any]) -> None:
     """Run with a limit on compiling, where there is one and a child process can be had."""
+    if not math.isfinite(limit_s):
+        raise UsageError(f"--timeout {limit_s}: give a number of seconds; 0 is no limit")
     asked = click.get_current_context().get_parameter_source("timeout") is ParameterSource.COMMANDLINE
     if request.device != "cpu" or not limit_s or not (asked or can_be_watched()):
         _run(request, given, lambda doing: None)
@@ -146,7 +149,7 @@ def _request(path: Path, given: dict[str, Any]) -> ModelRequest:
         mode=Mode.TORCH_COMPILE if given["torch_compile"] else Mode.IMPORT,
         baselines=parse_baselines(given["baselines"]),
         gflops=None if gflops is None else parse_gflops(gflops),
-        bytes=None if nbytes is None else round(parse_gflops(nbytes)),
+        bytes=None if nbytes is None else round(parse_gflops(nbytes, name="bytes")),
         dumps=tuple(dump for dump in Dump if given[f"dump_{dump.name.lower()}"]),
         **{name: given[name] for name in _PLAIN},
         **request_options(given),

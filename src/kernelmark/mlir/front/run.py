@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kernelmark.errors import ModelError, VerificationError
+from kernelmark.errors import ModelError, UsageError, VerificationError
 from kernelmark.harness import (
     Case,
     Implementation,
@@ -123,6 +123,12 @@ def _on_device(
 ) -> ModelRun:
     from kernelmark.mlir.front.on_device import run_on_device
 
+    try:
+        torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(
+            f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
+        ) from error
     session = Session(_session_options(request, device), command=command)
     outcome = "failed"
     try:

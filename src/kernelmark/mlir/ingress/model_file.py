@@ -107,7 +107,7 @@ def draw_inputs(
     """Draw what ``inputs`` say, on the CPU; the same seed draws the same. Literals stay as they are."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(
-        each.value if isinstance(each, Literal) else each.draw(generator, element=element or Element.F32)
+        each.value if isinstance(each, Literal) else _drawn(each, generator, element or Element.F32)
         for each in inputs
     )
 
@@ -177,7 +177,23 @@ def _own_inputs(module: ModuleType, path: Path, element: Element | None, seed: i
             f"{path} defines no {_INPUTS}(); write one, or give the inputs by --input-shapes"
         )
     given = _call(function, _INPUTS, path, seed)
+    for number, value in enumerate(given):
+        for leaf in pytree.tree_leaves(value):
+            if isinstance(leaf, torch.Tensor) and (leaf.layout is not torch.strided or leaf.is_meta):
+                what = "has no values (device meta)" if leaf.is_meta else f"has layout {leaf.layout}"
+                raise ModelFileError(
+                    f"{path}:{_line_of(function)}: input {number} of {_INPUTS}() {what}; give a strided tensor with"
+                    " values"
+                )
     return tuple(_converted(value, element) for value in given)
+
+
+def _drawn(spec: InputSpec, generator: torch.Generator, element: Element) -> torch.Tensor:
+    try:
+        return spec.draw(generator, element=element)
+    except RuntimeError as error:  # torch's, of memory or of sizes whose product is no 64-bit number
+        text = str(error).partition("\n")[0]
+        raise UsageError(f"input {spec} cannot be made: {text}") from error
 
 
 def _call(function: Any, name: str, path: Path, seed: int) -> tuple[Any, ...]:

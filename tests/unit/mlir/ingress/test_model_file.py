@@ -177,6 +177,8 @@ def test_inputs_inside_lists_are_converted_and_whole_numbers_are_not(write) -> N
         (MODEL.replace("return [4]", "return 1 / 0"), 18, r"get_init_inputs\(\) raised ZeroDivisionError"),
         (MODEL.replace("torch.randn(3)", "torch.rand(nothing)"), 8, r"Model\(4\) raised NameError"),
         (MODEL.replace("[torch.rand(2, 4)]", "[1, 2, 3]"), 11, r"get_inputs\(\) gives 3 input\(s\)"),
+        (MODEL.replace("torch.rand(2, 4)]", "torch.eye(4).to_sparse()]"), 14, "input 0 .* has layout torch.sparse_coo"),
+        (MODEL.replace("rand(2, 4)", "rand(2, 4, device='meta')"), 14, r"input 0 .* has no values \(device meta\)"),
         (MODEL + "\nget_inputs = [1]\n", None, "it must be a function without parameters"),
     ],
 )  # fmt: skip
