@@ -189,3 +189,22 @@ def test_the_tolerance_of_a_mean_that_is_zero_lets_rounding_pass_and_nothing_wro
         mean(lambda t: torch.nn.functional.group_norm(t[:, : channels - 1].clone(), 1).relu()),
     ):
         assert not check_outputs(wrong, right, Exact(tolerance=rule)).passed
+
+
+def test_the_tolerance_of_what_a_threshold_leaves_lets_rounding_pass_and_nothing_wrong() -> None:
+    entry = next(each for each in shipped(2) if each.kernel.startswith("level2/93_"))
+    assert entry.tolerances is not None
+    rule = Elementwise(entry.tolerances.atol, entry.tolerances.rtol)
+    torch.manual_seed(0)
+    convolution = torch.nn.ConvTranspose2d(64, 128, 4, stride=2)
+    x = torch.rand(1, 64, 24, 24) * 2 - 1
+
+    def answer(dtype: torch.dtype = torch.float32, add: float = 0.5, multiply: float = 2.0) -> torch.Tensor:
+        with torch.no_grad():
+            summed = convolution.to(dtype)(x.to(dtype)) + add
+            return (torch.nn.functional.gelu(summed.clamp(max=0)) * multiply).float()
+
+    right = answer()
+    assert check_outputs(answer(torch.float64), right, Exact(tolerance=rule)).passed
+    for wrong in (torch.zeros_like(right), answer(add=0.499), answer(multiply=1.99), answer(torch.bfloat16)):
+        assert not check_outputs(wrong, right, Exact(tolerance=rule)).passed
