@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.errors import SuiteError, UsageError
+from kernelmark.kernelbench.statuses import Status, read_expected
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
 from kernelmark.manifest.expressions import parse
 from kernelmark.mlir.ingress import parse_input_shapes, parse_output_shape
@@ -208,3 +209,13 @@ def test_the_tolerance_of_what_a_threshold_leaves_lets_rounding_pass_and_nothing
     assert check_outputs(answer(torch.float64), right, Exact(tolerance=rule)).passed
     for wrong in (torch.zeros_like(right), answer(add=0.499), answer(multiply=1.99), answer(torch.bfloat16)):
         assert not check_outputs(wrong, right, Exact(tolerance=rule)).passed
+
+
+@pytest.mark.parametrize("path", sorted((SUITES / "expected").glob("*.txt")), ids=lambda path: path.stem)
+def test_a_kept_list_names_kernels_of_its_suite_that_are_not_verified(path: Path) -> None:
+    suite, dtype, *mode = path.stem.split("-", 2)
+    kept = read_expected(path)
+    assert kept.keys() <= {entry.kernel for entry in load_suite(SUITES / f"{suite}.yaml").entries}
+    assert dtype in ("f32", "bf16", "f16", "f64")
+    assert mode in ([], ["torch-compile"])
+    assert Status.VERIFIED not in kept.values()
