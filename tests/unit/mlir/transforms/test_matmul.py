@@ -182,3 +182,14 @@ def test_a_product_inside_a_loop_is_left_alone() -> None:
     module = ir.Module.parse(text, ir.Context())
     pack_and_tile(module, target=Target("x86_64"))
     assert "linalg.matmul" in str(module)
+
+
+def test_a_tail_that_calls_a_function_over_vectors_is_right_in_f64() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.GELU()).double().eval()
+    x = torch.randn(48, 64, dtype=torch.float64)
+    with torch.no_grad():
+        built = build(model, (x,))
+        bound = built.compiled.bind(built.imported.arguments((x,)))
+        bound()
+        torch.testing.assert_close(built.imported.assemble(bound.results), model(x), rtol=1e-12, atol=1e-12)

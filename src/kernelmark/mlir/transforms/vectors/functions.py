@@ -171,10 +171,12 @@ class Functions:
         result = operands[0].type
         if symbol not in self._declared:
             self._declared.add(symbol)
-            known = [each.operation.attributes for each in self._module.body.operations]
+            # a module as it was parsed or imported, or the operation found above one of its own
+            body = self._module.operation.regions[0].blocks[0]
+            known = [each.operation.attributes for each in body.operations]
             if not any("sym_name" in each and each["sym_name"].value == symbol for each in known):
                 kind = ir.FunctionType.get([each.type for each in operands], [result])
-                with ir.InsertionPoint.at_block_begin(self._module.body):
+                with ir.InsertionPoint.at_block_begin(body):
                     ir.Operation.create(
                         "func.func",
                         attributes={
