@@ -46,7 +46,8 @@ __all__ = [
 
 DEFAULT_TIME_S, DEFAULT_TIME_TIMED_S, DEFAULT_TIME_SMOKE_S = 300.0, 300.0, 900.0
 """Seconds that a kernel may take where it is only checked, where it is timed too, and in plain loops: a product of
-2.1 GFLOP takes 5 s of processor there, and the largest model of level 3 has 39. To compile DenseNet201, which is the longest, takes 116 s."""
+2.1 GFLOP takes 5 s of processor there, and the largest model of level 3 has 39. DenseNet201, the longest to compile,
+takes 116 s."""
 DEFAULT_MEMORY_BYTES = 8 << 30
 """Address space."""
 
