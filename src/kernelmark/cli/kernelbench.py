@@ -59,8 +59,8 @@ _ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Lets torch count GPUs without opening the driver, which a process that is forked afterwards could not use."""
 _ASLEEP = {"OMP_WAIT_POLICY": "passive"}
 """What threads do that wait for others, where nothing is timed: two kernels at once have twice as many threads as
-there are cores, and one that spins keeps the core from the one it waits for. A ReLU that took 3 s by itself did not
-end within 120 s beside other work."""
+there are cores, and one that spins keeps the core from the one it waits for. A ReLU did not end within 120 s
+beside other work."""
 _OWN = "own"
 _LEVELS = ("level1", "level2", "level3")
 _CI = (
