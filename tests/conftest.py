@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,11 @@ collect_ignore = ["data"]
 # tried. No deadline: a shared machine stalls. No database: a test leaves nothing behind.
 settings.register_profile("kernelmark", deadline=None, database=None, derandomize="CI" in os.environ)
 settings.load_profile("kernelmark")
+
+# A shell without job control starts what runs in the background with interrupts ignored, and so would every program
+# that a test starts, and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -74,7 +74,7 @@ def exact_float32() -> Iterator[None]:
     With it eager, the reference, is off itself: on an H200 three of KernelBench's 35 convolutions then failed with
     2.7 to 3.0 times what an answer may be off, and one read 122 % of what the device can do in f32.
     """
-    backends = torch.backends.cudnn, torch.backends.cuda.matmul
+    backends: tuple[Any, ...] = torch.backends.cudnn, torch.backends.cuda.matmul
     before = [backend.allow_tf32 for backend in backends]
     for backend in backends:
         backend.allow_tf32 = False
