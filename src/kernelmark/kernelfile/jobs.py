@@ -43,7 +43,7 @@ class Orders:
 
 def serve(carry_out: Callable[[Job, Orders], Outcome]) -> None:
     """Carry out jobs until there are no more; between two of them, memory is given back."""
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)  # there is a thread a core that flushes, and each would be shown
     orders = Orders()
     for job in orders.jobs():
         carry_out(job, orders).write(job.folder)

@@ -18,7 +18,7 @@ WORKER, JUDGE = "worker", "judge"
 def main(arguments: Sequence[str]) -> int:
     """Be one of them: ``worker FOLDER`` or ``judge FOLDER``; a job has ended when its outcome is in the folder."""
     role, folder = arguments
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)  # there is a thread a core that flushes, and each would be shown
     job = Job.read(Path(folder))
     outcome = _work(job) if role == WORKER else _judge(job)
     outcome.write(job.folder)
