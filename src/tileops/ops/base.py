@@ -83,6 +83,8 @@ class Op(ABC):
 
     pipeline: ClassVar[str] = "default"
     """The schedule that suits the op best, where MLIR compiles it."""
+    not_by_mlir: ClassVar[str] = ""
+    """Why MLIR is not taken for the op unless it is asked for by name; empty where it is."""
 
     def __init__(self) -> None:
         self._on_cpu: tuple[Callable[..., Any], str] | None = None  # the path and what it is called
@@ -152,6 +154,8 @@ class Op(ABC):
     def _through_mlir(self, *inputs: Any) -> _Computed:
         if not probe.module("torch_mlir"):
             raise _PassedOverError("no torch-mlir")
+        if self.not_by_mlir and cpu_compilers() != (CpuCompiler.MLIR,):
+            raise _PassedOverError(self.not_by_mlir)
         from kernelmark.mlir.backend import Backend, BackendOptions
 
         backend = Backend(BackendOptions(pipeline=self.pipeline))

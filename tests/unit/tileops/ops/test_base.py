@@ -176,6 +176,22 @@ def test_what_mlir_cannot_import_goes_to_the_next_and_the_backend_says_where_it_
 
 
 @needs_mlir
+def test_an_op_can_say_why_mlir_is_not_for_it_unless_it_is_asked_for_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Sorted(Scale):
+        not_by_mlir = "mlir sorts slowly"
+
+    monkeypatch.setattr(base, "cxx_compiler", lambda: None)
+    op, asked = Sorted(2.0), Sorted(2.0)
+    assert op(torch.ones(4)).tolist() == [2, 2, 2, 2]
+    assert op.backend == "torch composition (mlir sorts slowly; no C++ compiler)"
+    monkeypatch.setenv(CPU_VARIABLE, "mlir")
+    assert asked(torch.ones(4)).tolist() == [2, 2, 2, 2]
+    assert asked.backend.startswith("mlir ")
+
+
+@needs_mlir
 @pytest.mark.usefixtures("only_mlir")
 def test_where_mlir_alone_is_asked_for_nothing_else_computes() -> None:
     op = Eigenvalues(2.0)
