@@ -2,8 +2,8 @@
 
     python scripts/run_tests.py
 
-The compiler's tests, and those of commands that call it, run beside the others, and their output is printed once those have ended. The exit code is 0
-only if both halves passed; each half ends with pytest's own summary.
+The compiler's tests, and those of commands that call it, run beside the others, and their output is printed once
+those have ended. The exit code is 0 only if both halves passed; each half ends with pytest's own summary.
 """
 
 from __future__ import annotations
