@@ -14,8 +14,8 @@ from typing import Any
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.handover import write_json
-from kernelmark.manifest.near import suggestion
 from kernelmark.mlir.elements import FLOATS, Element
+from kernelmark.mlir.front.request import Baseline, parse_baselines
 from kernelmark.mlir.front.tolerances import Asked
 from kernelmark.records import Cache
 
@@ -27,13 +27,6 @@ SEEDS = "seeds.json"
 """Where the parent puts what the inputs of the second check are drawn with, once the timing is over."""
 _JOB = "job.json"
 _LEAST_ITERATIONS = 4
-
-
-class Baseline(StrEnum):
-    """What a candidate is timed next to."""
-
-    EAGER = "eager"
-    INDUCTOR = "inductor"
 
 
 class Mode(StrEnum):
@@ -156,21 +149,3 @@ class Job:
                 "settings": Settings(**settings),
             }
         )
-
-
-def parse_baselines(text: str) -> tuple[Baseline, ...]:
-    """Read a list such as ``eager,inductor``; ``all`` and ``none`` are words of their own.
-
-    Raises:
-        UsageError: a name that there is none of.
-    """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if words == ["all"]:
-        return tuple(Baseline)
-    if words in ([], ["none"]):
-        return ()
-    for word in words:
-        if word not in list(Baseline):
-            hint = suggestion(word, [*Baseline, "all", "none"], there_are="baselines")
-            raise UsageError(f"--baselines {text}: {word!r} is none; {hint}")
-    return tuple(dict.fromkeys(Baseline(word) for word in words))

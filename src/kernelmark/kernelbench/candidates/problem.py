@@ -13,6 +13,7 @@ import torch
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.drawing import Draws
 from kernelmark.kernelbench.candidates.job import Job, Mode
+from kernelmark.mlir.front.on_device import compute_float32_exactly
 from kernelmark.mlir.front.state import Kept, cloned
 from kernelmark.mlir.ingress import make_model, parse_input_shapes
 from kernelmark.verify import Exact, differing
@@ -50,7 +51,7 @@ def load_problem(job: Job, device: str) -> Problem:
     """
     settings = job.settings
     if settings.element.bytes >= 4:
-        _compute_exactly()
+        compute_float32_exactly()
     model = make_model(job.model, init_args=job.init_args, element=settings.element, seed=settings.seed)
     in_mode(model.to(device), settings.mode)
     specs = parse_input_shapes(job.inputs)
@@ -71,12 +72,3 @@ def in_mode(model: torch.nn.Module, mode: Mode) -> torch.nn.Module:
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """Give the tensors in a nested answer."""
     return [leaf.value for leaf in leaves(value, "output") if isinstance(leaf.value, torch.Tensor)]
-
-
-def _compute_exactly() -> None:
-    """Let convolutions of f32 be computed in f32: by default torch takes TF32 for them on CUDA devices.
-
-    With it the reference itself is off by 5e-4, five times what an answer in f32 may be off.
-    """
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False

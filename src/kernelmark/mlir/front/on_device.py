@@ -39,7 +39,7 @@ from kernelmark.mlir.signature import Result
 from kernelmark.records import Check, Role, Row
 from kernelmark.verify import Exact, Tolerance
 
-__all__ = ["exact_float32", "moved", "run_on_device"]
+__all__ = ["allow_tf32", "compute_float32_exactly", "exact_float32", "moved", "run_on_device"]
 
 _NO_MLIR = "MLIR makes code for the CPU only, and this run is on {}"
 
@@ -67,22 +67,37 @@ def run_on_device(
         return _run(request, device, moved(loaded, device), session, tell)
 
 
+def compute_float32_exactly() -> dict[str, bool]:
+    """Let products and convolutions of f32 be computed in f32, and say how it was before, for :func:`allow_tf32`.
+
+    Torch takes TF32 for convolutions on CUDA devices, and eager, the reference, is then off itself: on an H200 three
+    of KernelBench's 35 convolutions failed with 2.7 to 3.0 times what an answer may be off, and one read 122 % of
+    what the device can do in f32.
+    """
+    before = {name: backend.allow_tf32 for name, backend in _tf32_backends().items()}
+    allow_tf32(dict.fromkeys(before, False))
+    return before
+
+
+def allow_tf32(where: dict[str, bool]) -> None:
+    """Allow TF32, or not, for each of products and convolutions."""
+    backends = _tf32_backends()
+    for name, allowed in where.items():
+        backends[name].allow_tf32 = allowed
+
+
+def _tf32_backends() -> dict[str, Any]:
+    return {"convolutions": torch.backends.cudnn, "products": torch.backends.cuda.matmul}
+
+
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """Let products and convolutions of f32 be computed in f32: torch takes TF32 for convolutions on CUDA devices.
-
-    With it eager, the reference, is off itself: on an H200 three of KernelBench's 35 convolutions then failed with
-    2.7 to 3.0 times what an answer may be off, and one read 122 % of what the device can do in f32.
-    """
-    backends: tuple[Any, ...] = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = [backend.allow_tf32 for backend in backends]
-    for backend in backends:
-        backend.allow_tf32 = False
+    """Compute f32 exactly for a while; see :func:`compute_float32_exactly`."""
+    before = compute_float32_exactly()
     try:
         yield
     finally:
-        for backend, allowed in zip(backends, before, strict=True):
-            backend.allow_tf32 = allowed
+        allow_tf32(before)
 
 
 def moved(loaded: LoadedModel, device: str) -> LoadedModel:

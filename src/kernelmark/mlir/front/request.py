@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 
 class Baseline(StrEnum):
-    """What the compiled model is timed next to."""
+    """What a compiled model, or a generated one, is timed next to."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
