@@ -111,6 +111,18 @@ def test_a_recurrent_layer_has_gradients(backend: Backend) -> None:
 
 
 @pytest.mark.spec("L4")
+@pytest.mark.spec("L4")
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_encoder_layer_that_torch_makes_one_operation_is_compiled(backend: Backend, masked: bool) -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=masked).eval()
+    x, padding = torch.randn(2, 5, 8), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    options = {"src_key_padding_mask": padding} if masked else {}
+    with torch.no_grad():
+        _close(torch.compile(layer, backend=backend)(x, **options), layer(x, **options))
+    (subgraph,) = backend.subgraphs
+    assert subgraph.compiled is not None
+
+
 def test_a_graph_break_makes_two_graphs_and_each_is_compiled(backend: Backend) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(x) + 1

@@ -27,6 +27,7 @@ from kernelmark.errors import ModelError
 from kernelmark.mlir.bindings import bindings
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
 from kernelmark.mlir.ingress.recurrent import WholeLayers
+from kernelmark.mlir.ingress.transformer_layers import fast_paths
 
 __all__ = ["Exported", "export_program", "innermost_own_frame"]
 
@@ -75,7 +76,7 @@ def _export(model: torch.nn.Module, inputs: Sequence[Any], name: str) -> Exporte
 
 
 def _decompositions() -> dict[Any, Any]:
-    return bindings("extras.fx_decomp_util").get_decomposition_table()
+    return {**bindings("extras.fx_decomp_util").get_decomposition_table(), **fast_paths()}
 
 
 def _stand_ins(inputs: Sequence[Any]) -> tuple[Any, ...]:
