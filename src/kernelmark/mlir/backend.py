@@ -154,6 +154,8 @@ class Backend:
             inference_compiler=self._compiler(Direction.INFERENCE),
             fw_compiler=self._compiler(Direction.FORWARD),
             bw_compiler=self._compiler(Direction.BACKWARD),
+            # What a graph writes to its inputs is part of it: torch would copy it there in a pass of its own.
+            keep_inference_input_mutations=True,
         )
         with without_onednn(), nullcontext() if _wants_gradients(example_inputs) else WholeLayers():
             return compiler(graph, example_inputs)

@@ -19,7 +19,7 @@ from kernelmark.mlir.bindings import bindings
 from kernelmark.mlir.entry import INTERFACE, SET_THREADS, promise_memory, set_threads
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
 from kernelmark.mlir.heap import keep_large_blocks
-from kernelmark.mlir.packing import Slot, Words, require_apart, require_count, require_fits
+from kernelmark.mlir.packing import Slot, Words, is_apart, require_apart, require_count, require_fits
 from kernelmark.mlir.signature import Signature, TensorType
 from kernelmark.mlir.symbols import External, external_symbols, resolve
 
@@ -165,6 +165,7 @@ class Compiled:
             for index, result in enumerate(self.signature.results)
             if result.writes is not None
         ]
+        self._in_place = {result: place for result, place in self._writes if place in lowered.unread}
         self._outputs = [i for i, each in enumerate(self.signature.results) if each.writes is None]
         self._idle: list[_Frame] = []
 
@@ -190,10 +191,12 @@ class Compiled:
 
     def __call__(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Call with these arguments: give what the model returns, and write the arguments that it writes."""
+        from torch.autograd.graph import increment_version
+
         require_count(arguments, self._arguments, "argument")
         for tensor, slot in zip(arguments, self._arguments, strict=True):
             require_fits(tensor, slot, "argument")
-        results = [slot.empty() for slot in self._results]
+        results = self._destinations(arguments)
         try:
             frame = self._idle.pop()
         except IndexError:
@@ -203,7 +206,10 @@ class Compiled:
         if self._code is not None:
             self._idle.append(frame)
         for result, argument in self._writes:
-            arguments[argument].detach().copy_(results[result])
+            if results[result] is not arguments[argument]:
+                arguments[argument].detach().copy_(results[result])
+            elif not results[result].is_inference():
+                increment_version(results[result])
         return tuple(results[index] for index in self._outputs)
 
     def dump_object(self, path: Path | str) -> Path:
@@ -248,6 +254,15 @@ class Compiled:
 
     def _new_frame(self) -> _Frame:
         return _Frame(self._open_code(), [*self._arguments, *self._results], self._spaces)
+
+    def _destinations(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Give what each result is written to: the argument that it is to become, where that is never read."""
+        apart = {
+            result: arguments[place]
+            for result, place in self._in_place.items()
+            if is_apart(arguments[place], [*arguments[:place], *arguments[place + 1 :]])
+        }
+        return [apart[index] if index in apart else slot.empty() for index, slot in enumerate(self._results)]
 
     def _given(self, results: Sequence[torch.Tensor]) -> Any:
         outputs = tuple(results[index] for index in self._outputs)

@@ -111,6 +111,7 @@ def without_passed_through(
             if value not in computed:
                 computed.append(value)
             places.append(("computed", computed.index(value)))
+    writes = any(node.target is torch.ops.aten.copy_.default for node in copy.graph.nodes)
 
     def assemble(inputs: list[Any], results: Sequence[Any]) -> list[Any]:
         return [
@@ -118,7 +119,7 @@ def without_passed_through(
             for kind, place in places
         ]
 
-    if not computed:
+    if not computed and not writes:
         return None, assemble
     output.args = (tuple(computed),)
     copy.graph.eliminate_dead_code()
@@ -126,11 +127,11 @@ def without_passed_through(
     return copy, assemble
 
 
-_SAME = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+_SAME = (torch.ops.aten.detach.default, torch.ops.aten.alias.default, torch.ops.aten.copy_.default)
 
 
 def _itself(value: Any) -> Any:
-    """Look through operations that give their operand."""
+    """Look through operations that give their operand, or what they have written to."""
     while isinstance(value, torch.fx.Node) and value.op == "call_function" and value.target in _SAME:
         value = value.args[0]
     return value
@@ -147,19 +148,26 @@ def call_compiled(imported: Imported, compiled: Compiled) -> Boxed:
     """Give the function that calls compiled code with a graph's inputs."""
     constants = list(imported.values)
     inputs, outputs = imported.inputs.leaves, imported.outputs.leaves
+    signature = imported.signature
+    written = {signature.index_of(each.writes) for each in signature.results if each.writes is not None}
     # a call gives the results that write no argument
-    returned = [index for index, result in enumerate(imported.signature.results) if result.writes is None]
+    returned = [index for index, result in enumerate(signature.results) if result.writes is None]
     place_of = {result: place for place, result in enumerate(returned)}
 
     @boxed
     def call(values: list[Any]) -> Sequence[Any]:
         arguments: list[Any] = list(constants)
+        stand_ins: list[tuple[torch.Tensor, torch.Tensor]] = []
         for number, (value, place) in enumerate(zip(values, inputs, strict=True)):
             if isinstance(place, tuple):
                 _require_same(number, value, place[0])
             else:
                 arguments[place] = _plain(value)
+                if place in written and arguments[place] is not value:
+                    stand_ins.append((value, arguments[place]))
         results = compiled(*arguments)
+        for value, stand_in in stand_ins:
+            value.detach().copy_(stand_in)
         return [each[0] if isinstance(each, tuple) else results[place_of[each]] for each in outputs]
 
     return call

@@ -24,7 +24,7 @@ from kernelmark.mlir.descriptors.schedule import Schedule
 from kernelmark.mlir.descriptors.steps import PassStep, Step, TransformFileStep, TransformStep
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
 from kernelmark.mlir.interpreter import TransformError, apply_sequence
-from kernelmark.mlir.results import results_to_arguments
+from kernelmark.mlir.results import results_to_arguments, unread_arguments
 from kernelmark.mlir.signature import Signature, TensorType
 from kernelmark.mlir.targets import Target
 from kernelmark.mlir.workspaces import workspaces_of
@@ -63,6 +63,8 @@ class Lowered:
     """How many threads the code uses; 1 where the schedule made no parallel code."""
     workspaces: tuple[TensorType, ...] = ()
     """Memory that a call needs beside arguments and results."""
+    unread: frozenset[int] = frozenset()
+    """The arguments that the code does not read, so that it may write what becomes of them in their place."""
 
 
 def lower(
@@ -90,6 +92,7 @@ def lower(
     check_passes(schedule.steps)
     module = imported.module
     results_to_arguments(module, imported.signature)
+    unread = unread_arguments(module)
     tell = _tell(observer, module)
     tell(RESULTS_STEP)
     for step in schedule.steps:
@@ -105,6 +108,7 @@ def lower(
         signature=imported.signature,
         threads=target.code_threads if any(name.startswith("omp.") for name in operations) else 1,
         workspaces=workspaces_of(module),
+        unread=unread,
     )
 
 

@@ -18,7 +18,7 @@ from kernelmark.mlir.signature import TensorType
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ALIGNMENT", "Slot", "Words", "require_apart", "require_count", "require_fits"]
+__all__ = ["ALIGNMENT", "Slot", "Words", "is_apart", "require_apart", "require_count", "require_fits"]
 
 ALIGNMENT = 64
 """Bytes: one cache line, and the widest vector. torch's allocator gives as much for a tensor of its own."""
@@ -168,6 +168,12 @@ def require_apart(
                     " give the result a tensor of its own",
                 )
         reached[is_result] = max(reached.get(is_result, (end, name)), (end, name))
+
+
+def is_apart(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """Whether a contiguous tensor shares no memory with others."""
+    start, end = _span(tensor)
+    return all(end <= other_start or other_end <= start for other_start, other_end in map(_span, others))
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:

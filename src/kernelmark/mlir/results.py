@@ -11,7 +11,7 @@ from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.failures import Stage, failure
 from kernelmark.mlir.signature import Signature
 
-__all__ = ["ENTRY", "entry_of", "results_to_arguments"]
+__all__ = ["ENTRY", "entry_of", "results_to_arguments", "unread_arguments"]
 
 ENTRY = "main"
 """The function that a model is imported as, and that is called as ``_mlir_ciface_main``."""
@@ -50,6 +50,16 @@ def results_to_arguments(module: Module, signature: Signature) -> None:
             if name in function.attributes:
                 del function.attributes[name]
     module.operation.verify()
+
+
+def unread_arguments(module: Module) -> frozenset[int]:
+    """Give the positions of the arguments of ``main`` that nothing in it uses.
+
+    Raises:
+        ModelLoweringError: the module has no ``main``.
+    """
+    block = entry_of(module).regions[0].blocks[0]
+    return frozenset(place for place, each in enumerate(block.arguments) if not list(each.uses))
 
 
 def entry_of(module: Module) -> Operation:

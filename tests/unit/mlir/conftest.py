@@ -28,6 +28,7 @@ class ByHand:
     signature: Signature
     threads: int = 1
     workspaces: tuple[TensorType, ...] = ()
+    unread: frozenset[int] = frozenset()
 
 
 @pytest.fixture

@@ -183,6 +183,25 @@ def test_an_input_that_is_written_is_written_and_views_of_it_stay_views(backend:
     assert turned.eq(7).all()
 
 
+@pytest.mark.parametrize("layout", ["its own", "turned", "unaligned"])
+def test_an_output_that_is_handed_in_is_written_whatever_its_layout(backend: Backend, layout: str) -> None:
+    def function(x: torch.Tensor, out: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+        total += x.sum()
+        return out.copy_(x.exp())
+
+    x = torch.randn(4, 8)
+    out = {
+        "its own": torch.zeros(4, 8),
+        "turned": torch.zeros(8, 4).t(),
+        "unaligned": torch.zeros(33)[1:].view(4, 8),
+    }
+    total = torch.tensor(1.0)
+    given = torch.compile(function, backend=backend)(x, out[layout], total)
+    assert given is out[layout]
+    _close(given, x.exp())
+    _close(total, 1 + x.sum())
+
+
 def test_memory_of_any_layout_goes_in(backend: Backend) -> None:
     compiled = torch.compile(lambda x: x.exp() + x[:, 1:3].sum(), backend=backend, dynamic=False)
     for x in (torch.randn(8, 3).t(), torch.randn(100)[1:25].view(3, 8), torch.randn(3, 16)[:, ::2]):

@@ -10,8 +10,8 @@ import sys
 import textwrap
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,44 @@ def test_a_result_that_writes_an_argument_is_copied_to_it_by_a_call(lower_text: 
     state = torch.nn.Parameter(torch.ones(4))
     assert compiled(state) == ()
     assert state.tolist() == [2.0] * 4
+
+
+def test_an_argument_that_is_only_written_is_written_in_place_unless_it_shares_memory(
+    lower_text: Lower,
+) -> None:
+    type_ = _type(4)
+    text = """
+    func.func @main(%x: memref<4xf32>, %out: memref<4xf32>, %y: memref<4xf32>)
+        attributes {llvm.emit_c_interface} {
+      linalg.add ins(%x, %x : memref<4xf32>, memref<4xf32>) outs(%y : memref<4xf32>)
+      return
+    }"""
+    lowered = lower_text(text, [type_, type_], [type_], writes=("x1",), unread=frozenset({1}))
+    compiled = compile_lowered(lowered)
+    x, out = torch.ones(4), torch.zeros(4)
+    before = out._version
+    with memory_is_allocated(0):
+        assert compiled(x, out) == ()
+    assert out.tolist() == [2.0] * 4
+    assert out._version > before
+    with memory_is_allocated(1):
+        assert compiled(x, x) == ()
+    assert x.tolist() == [2.0] * 4
+    with torch.inference_mode():
+        out = torch.zeros(4)
+        compiled(x, out)
+    assert out.tolist() == [4.0] * 4
+
+
+@contextmanager
+def memory_is_allocated(times: int) -> Iterator[None]:
+    """Require that so many tensors are allocated inside."""
+    with torch.profiler.profile(profile_memory=True) as profiled:
+        yield
+    made = [
+        each for each in profiled.events() if each.name == "aten::empty" and each.self_cpu_memory_usage > 0
+    ]
+    assert len(made) == times, made
 
 
 def test_threads_may_call_one_compiled_model_at_once(lower_text: Lower) -> None:

@@ -142,8 +142,9 @@ def _axis(parameter: Parameter, text: str | None, granted: int) -> Axis:
             f"{written(parameter.default)},..."
         )
     if parameter.name == THREADS:
-        # more than the target has are not to be had: they would be the same candidate once more
-        values = [each for each in values if not isinstance(each, int) or each <= granted]
+        # All that the target has are 0, and more are not to be had: they would be the same candidate once more.
+        most = granted - 1 if 0 in (*values, parameter.value) else granted
+        values = [each for each in values if not isinstance(each, int) or each <= most]
     return Axis(parameter.name, tuple(dict.fromkeys([parameter.value, *values])), parameter.value)
 
 

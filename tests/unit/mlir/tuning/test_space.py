@@ -46,8 +46,9 @@ def test_parameters_with_several_choices_are_searched(load: Load) -> None:
     assert space.axes[1].values == ((1, 8), (2, 16))
 
 
-def test_more_threads_than_the_target_has_are_not_tried(load: Load) -> None:
-    assert make_space(load()).axes[2].values == (0, 1, 2)
+def test_as_many_threads_as_the_target_has_are_tried_once_and_more_are_not(load: Load) -> None:
+    assert make_space(load()).axes[2].values == (0, 1)
+    assert make_space(load(threads=2), search={"threads": "1,2,16"}).axes[0].values == (2, 1)
 
 
 def test_a_value_that_is_set_is_the_default_of_the_search(load: Load) -> None:
