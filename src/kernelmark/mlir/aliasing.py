@@ -12,6 +12,7 @@ from typing import Any
 
 from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.failures import Stage, failure
+from kernelmark.mlir.in_place import allowed
 from kernelmark.mlir.results import ENTRY
 
 __all__ = ["say_apart"]
@@ -20,18 +21,27 @@ _ADDRESS = {"llvm.load": 0, "llvm.store": 1}
 """Which operand of an access is the address."""
 
 
+_POINTERS = 2
+"""Of each memref: the allocated one and the aligned one."""
+
+
 def say_apart(module: Module, **_: object) -> None:
     """Give each access of ``main`` the scope of the argument that its address comes from, where that is seen.
 
     The address must be an argument, or computed from one by ``llvm.getelementptr``: an access of any other kind
-    stays as it is, which is slower and not wrong. Views of one workspace are one argument's.
+    stays as it is, which is slower and not wrong. Views of one workspace are one argument's, and an argument that may
+    be overwritten where it lies has one scope with its destination.
     """
     main = _main(module)
     ir = bindings("ir")
     pointers = [each for each in main.regions[0].blocks[0].arguments if str(each.type) == "!llvm.ptr"]
+    scope_of = list(range(len(pointers)))
+    for argument, destination in allowed(module):
+        for part in range(_POINTERS):
+            scope_of[_POINTERS * destination + part] = scope_of[_POINTERS * argument + part]
     with module.context:
         scopes = _scopes(len(pointers))
-        for index, pointer in enumerate(pointers):
+        for index, pointer in zip(scope_of, pointers, strict=True):
             own = ir.ArrayAttr.get([scopes[index]])
             others = ir.ArrayAttr.get([each for number, each in enumerate(scopes) if number != index])
             for access in _accesses(pointer):

@@ -5,7 +5,7 @@ Knows the calling convention of memrefs and nothing of what ``main`` computes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.failures import Stage, failure
@@ -20,9 +20,10 @@ INTERFACE = f"_mlir_ciface_{ENTRY}"
 SET_THREADS = "omp_set_num_threads"
 
 
-def promise_memory(module: Module, types: Sequence[TensorType]) -> None:
+def promise_memory(module: Module, types: Sequence[TensorType], shared: Container[int] = ()) -> None:
     """Check that ``main`` takes memrefs of ``types``, and say of each that it is aligned and shares no memory.
 
+    Those at the positions in ``shared`` may share memory with each other, and are only aligned.
     Calls make sure of both. LLVM cannot know otherwise that a store to a result leaves the inputs as they are: a
     convolution in plain loops took 1.56 ms without this and 1.39 with it, sums of rows 47.6 µs and 41.5.
 
@@ -34,9 +35,11 @@ def promise_memory(module: Module, types: Sequence[TensorType]) -> None:
     _function(module, INTERFACE)
     found = [str(argument.type) for argument in function.regions[0].blocks[0].arguments]
     wanted: list[str] = []
-    pointers: set[int] = set()
-    for type_ in types:
-        pointers.add(len(wanted) + 1)  # the aligned pointer; the one before it is for giving the memory back
+    pointers: dict[int, int] = {}
+    for place, type_ in enumerate(types):
+        pointers[len(wanted) + 1] = (
+            place  # the aligned pointer; the one before it is for giving the memory back
+        )
         wanted += ["!llvm.ptr", "!llvm.ptr", "i64", *["i64"] * (2 * len(type_.shape))]
     if found != wanted:
         raise failure(
@@ -46,14 +49,13 @@ def promise_memory(module: Module, types: Sequence[TensorType]) -> None:
             " arguments",
         )
     with module.context:
-        said = ir.DictAttr.get(
-            {
-                "llvm.noalias": ir.UnitAttr.get(),
-                "llvm.align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT),
-            }
-        )
-        nothing = ir.DictAttr.get({})
-        attributes = [said if index in pointers else nothing for index in range(len(wanted))]
+        aligned = {"llvm.align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)}
+        apart = ir.DictAttr.get({**aligned, "llvm.noalias": ir.UnitAttr.get()})
+        together, nothing = ir.DictAttr.get(aligned), ir.DictAttr.get({})
+        attributes = [
+            nothing if index not in pointers else together if pointers[index] in shared else apart
+            for index in range(len(wanted))
+        ]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 

@@ -19,6 +19,7 @@ from kernelmark.mlir.bindings import bindings
 from kernelmark.mlir.entry import INTERFACE, SET_THREADS, promise_memory, set_threads
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
 from kernelmark.mlir.heap import keep_large_blocks
+from kernelmark.mlir.in_place import allowed
 from kernelmark.mlir.packing import Slot, Words, is_apart, require_apart, require_count, require_fits
 from kernelmark.mlir.signature import Signature, TensorType
 from kernelmark.mlir.symbols import External, external_symbols, resolve
@@ -55,7 +56,8 @@ def compile_lowered(lowered: Lowered, *, optimise: int | None = None) -> Compile
     begin = time.perf_counter()
     signature = lowered.signature
     types = [each.type for each in (*signature.arguments, *signature.results)]
-    promise_memory(lowered.module, [*types, *lowered.workspaces])
+    shared = {each for pair in allowed(lowered.module) for each in pair}
+    promise_memory(lowered.module, [*types, *lowered.workspaces], shared)
     engine, function = _link(lowered, optimise)
     return Compiled(lowered, _Code(engine, function), time.perf_counter() - begin)
 
@@ -147,6 +149,7 @@ class Compiled:
         signature: What it takes and gives.
         threads: How many threads it uses.
         workspaces: Memory that a call needs beside arguments and results; each ``Bound`` has its own.
+        in_place: The arguments that a call writes where they lie, rather than into memory that it copies from.
         compile_s: Seconds that LLVM took.
     """
 
@@ -165,7 +168,8 @@ class Compiled:
             for index, result in enumerate(self.signature.results)
             if result.writes is not None
         ]
-        self._in_place = {result: place for result, place in self._writes if place in lowered.unread}
+        self._in_place = {result: place for result, place in self._writes if place in lowered.in_place}
+        self.in_place: frozenset[int] = frozenset(self._in_place.values())
         self._outputs = [i for i, each in enumerate(self.signature.results) if each.writes is None]
         self._idle: list[_Frame] = []
 
@@ -256,7 +260,7 @@ class Compiled:
         return _Frame(self._open_code(), [*self._arguments, *self._results], self._spaces)
 
     def _destinations(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Give what each result is written to: the argument that it is to become, where that is never read."""
+        """Give what each result is written to: the argument that it is to become, where the code may do that."""
         apart = {
             result: arguments[place]
             for result, place in self._in_place.items()

@@ -23,6 +23,7 @@ from kernelmark.mlir.descriptors.passes import check_passes
 from kernelmark.mlir.descriptors.schedule import Schedule
 from kernelmark.mlir.descriptors.steps import PassStep, Step, TransformFileStep, TransformStep
 from kernelmark.mlir.failures import Stage, captured_stderr, failure
+from kernelmark.mlir.in_place import allowed
 from kernelmark.mlir.interpreter import TransformError, apply_sequence
 from kernelmark.mlir.results import results_to_arguments, unread_arguments
 from kernelmark.mlir.signature import Signature, TensorType
@@ -63,8 +64,8 @@ class Lowered:
     """How many threads the code uses; 1 where the schedule made no parallel code."""
     workspaces: tuple[TensorType, ...] = ()
     """Memory that a call needs beside arguments and results."""
-    unread: frozenset[int] = frozenset()
-    """The arguments that the code does not read, so that it may write what becomes of them in their place."""
+    in_place: frozenset[int] = frozenset()
+    """The arguments whose own memory the code may write their new values to."""
 
 
 def lower(
@@ -108,7 +109,7 @@ def lower(
         signature=imported.signature,
         threads=target.code_threads if any(name.startswith("omp.") for name in operations) else 1,
         workspaces=workspaces_of(module),
-        unread=unread,
+        in_place=unread | {argument for argument, _ in allowed(module)},
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.failures import Stage, failure
+from kernelmark.mlir.in_place import record
 from kernelmark.mlir.signature import Signature
 
 __all__ = ["ENTRY", "entry_of", "results_to_arguments", "unread_arguments"]
@@ -22,8 +23,9 @@ def results_to_arguments(module: Module, signature: Signature) -> None:
 
     A destination is a contiguous memref; bufferisation computes into it where it can, and copies where the result
     is an argument, a constant, or a result that another destination has already got. A destination must not
-    share memory with an argument or with another destination, also where the result is an argument's new value:
-    the caller copies that one over after the call. ``main`` gets ``llvm.emit_c_interface``.
+    share memory with an argument or with another destination. Where the result is an argument's new value, the
+    caller copies it over after the call, unless :mod:`kernelmark.mlir.in_place` says that the two may be one.
+    ``main`` gets ``llvm.emit_c_interface``.
 
     Raises:
         ModelLoweringError: the module has no ``main`` of this signature.
@@ -49,6 +51,15 @@ def results_to_arguments(module: Module, signature: Signature) -> None:
         for name in ("arg_attrs", "res_attrs"):
             if name in function.attributes:
                 del function.attributes[name]
+    own = len(signature.arguments)
+    record(
+        module,
+        [
+            (signature.index_of(result.writes), own + place)
+            for place, result in enumerate(signature.results)
+            if result.writes is not None
+        ],
+    )
     module.operation.verify()
 
 

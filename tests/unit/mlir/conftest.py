@@ -28,7 +28,7 @@ class ByHand:
     signature: Signature
     threads: int = 1
     workspaces: tuple[TensorType, ...] = ()
-    unread: frozenset[int] = frozenset()
+    in_place: frozenset[int] = frozenset()
 
 
 @pytest.fixture

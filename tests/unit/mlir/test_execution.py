@@ -207,7 +207,7 @@ def test_an_argument_that_is_only_written_is_written_in_place_unless_it_shares_m
       linalg.add ins(%x, %x : memref<4xf32>, memref<4xf32>) outs(%y : memref<4xf32>)
       return
     }"""
-    lowered = lower_text(text, [type_, type_], [type_], writes=("x1",), unread=frozenset({1}))
+    lowered = lower_text(text, [type_, type_], [type_], writes=("x1",), in_place=frozenset({1}))
     compiled = compile_lowered(lowered)
     x, out = torch.ones(4), torch.zeros(4)
     before = out._version

@@ -295,4 +295,4 @@ def test_a_schedule_that_ends_too_early_says_what_is_left(tmp_path: Path) -> Non
 
 
 def test_lowered_is_what_the_engine_takes() -> None:
-    assert set(Lowered.__slots__) == {"context", "module", "signature", "threads", "workspaces", "unread"}
+    assert set(Lowered.__slots__) == {"context", "module", "signature", "threads", "workspaces", "in_place"}

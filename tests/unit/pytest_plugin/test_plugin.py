@@ -158,26 +158,33 @@ def test_baselines_can_be_required(run: Run, library: Path, tmp_path: Path) -> N
     assert len(read_run(tmp_path / "out").rows) == 3
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("{'x': lambda x, y: 1 / 0}", "x raised ZeroDivisionError"),
-        ("{'x': lambda x, y: None}", "None"),
-        ("{'x': lambda x, y: (x + y)[:3]}", "shape"),
-        ("{'x': lambda x, y: (x + y).double()}", "float64"),
-        ("{'x': lambda x, y: x.add_(y)}", "x wrote to the inputs"),
-        ("{'x': lambda x, y: torch.empty(2**60)}", "x ran out of memory"),
-    ],
-)
+BAD = {
+    "raises": ("1 / 0", "raises raised ZeroDivisionError"),
+    "nothing": ("None", "None"),
+    "shape": ("(x + y)[:3]", "shape"),
+    "dtype": ("(x + y).double()", "float64"),
+    "writes": ("x.add_(y)", "writes wrote to the inputs"),
+    "memory": ("torch.empty(2**60)", "memory ran out of memory"),
+}
+"""What is wrong with an implementation: what it gives, and what is said of it."""
+
+
 def test_a_bad_implementation_is_a_failed_row_and_the_other_tests_go_on(
-    run: Run, library: Path, tmp_path: Path, body: str, words: str
+    run: Run, library: Path, tmp_path: Path
 ) -> None:
-    done = run(bench(library, body), "benches/bench_scale.py")
+    files = [
+        bench(library, f"{{'{name}': lambda x, y: {given}}}", f"bench_{name}.py")
+        for name, (given, _) in BAD.items()
+    ]
+    done = run(*files, "benches/bench_scale.py")
     assert done.returncode == 1
-    assert words in done.stdout
     stored = read_run(tmp_path / "out")
-    assert [r.check for r in stored.rows if r.implementation == "x"] == [Check.FAILED]
-    assert len(stored.rows) == 10
+    for name, (_, words) in BAD.items():
+        (row,) = (row for row in stored.rows if row.implementation == name)
+        assert row.check is Check.FAILED
+        assert words in str(row.note), name
+        assert words in done.stdout
+    assert len(stored.rows) == 8 + 2 * len(BAD)
     assert stored.end is not None
     assert stored.end.outcome == "failed"
 

@@ -9,6 +9,7 @@ from typing import Any
 from kernelmark.mlir.bindings import Module, Operation, bindings
 from kernelmark.mlir.interpreter import apply_sequence, sequence
 from kernelmark.mlir.targets import Target
+from kernelmark.mlir.transforms.repeating import repeat_for_other_rows
 from kernelmark.mlir.transforms.vectors.views import RESHAPES, root_of
 
 __all__ = ["generalise", "simplify"]
@@ -50,8 +51,10 @@ def simplify(module: Module, *, target: Target) -> None:
             operation.erase()
     _generalise(module, lambda name: name not in _OTHERS and "conv" not in name)
     with module.context, ir.Location.unknown(module.context), factors_apart(module):
-        passes = "linalg-fuse-elementwise-ops,canonicalize,cse"
-        passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
+        fuse = "linalg-fuse-elementwise-ops"
+        passmanager.PassManager.parse(f"builtin.module({fuse},canonicalize,cse)").run(module.operation)
+        if repeat_for_other_rows(module):  # before the copies are taken for one again
+            passmanager.PassManager.parse(f"builtin.module({fuse},canonicalize)").run(module.operation)
 
 
 def generalise(module: Module, *, target: Target) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kernelmark.mlir.bindings import Module, Operation, bindings
+from kernelmark.mlir.in_place import allow, destinations
+from kernelmark.mlir.results import ENTRY
 from kernelmark.mlir.targets import Architecture, Feature, Target
 from kernelmark.mlir.transforms.vectors.functions import Functions
 from kernelmark.mlir.transforms.vectors.grouping import Limits, grouped
 from kernelmark.mlir.transforms.vectors.kernels import Parallel, write_group
 from kernelmark.mlir.transforms.vectors.numbers import numbers_of
+from kernelmark.mlir.transforms.vectors.overwriting import overwritable
 from kernelmark.mlir.transforms.vectors.plans import Choices
 from kernelmark.mlir.transforms.vectors.reading import read_program
 from kernelmark.mlir.transforms.vectors.state import Kit
@@ -63,6 +67,10 @@ def vectorise(
 def _function(module: Module, function: Operation, choices: Choices, parallel: Parallel) -> None:
     numbers = numbers_of(function)
     block = function.operation.regions[0].blocks[0]
+    pairs = overwritable(block, destinations(module)) if function.name.value == ENTRY else ()
+    if pairs:
+        allow(module, pairs)
+        choices = replace(choices, once=True)
     program = read_program(block, numbers)
     writer = Writer()
     kit = Kit(writer, Functions(writer, module=module), numbers)

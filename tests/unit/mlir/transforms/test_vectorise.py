@@ -367,6 +367,21 @@ def test_places_that_are_computed_are_gathered() -> None:
     check(lambda x, i: x.gather(1, i), x, places)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("width", [16, 37, 64])
+def test_rows_that_are_picked_are_read_side_by_side(width: int, dtype: torch.dtype) -> None:
+    index, table = whole(5, low=-10, high=10), drawn(10, width, dtype=dtype)
+    ran = check(lambda i, t: t[i] * 2, index, table)
+    assert "vector.gather" not in ran.text
+    assert "vector.transfer_read" in ran.text
+    # the last place does not count up by one: in steps of two, backwards, and one place for all lanes
+    steps = torch.arange(0, width, 2)
+    check(lambda t, i: t[:, i] + 1, table, steps)
+    check(lambda t, i: t[:, i] + 1, table, steps.flip(0))
+    check(lambda t, i: t[i][:, ::2] + 1, table, index)
+    check(lambda t, i: t.t()[i] + 1, table, whole(7, low=0, high=width))
+
+
 def test_operations_of_unknown_kind_are_left_to_loops() -> None:
     x = drawn(4, 30)
     ran = run(lambda x: x.sort(1).values + x, x)

@@ -31,6 +31,8 @@ class Choices:
     """Rows taken together where they lie side by side in memory."""
     cascade: int = 512
     """Additions after which a partial sum is put aside, so that rounding does not grow with the length."""
+    once: bool = False
+    """Whether no element may be computed twice, since what it is made of may be overwritten by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class LoopPlan:
     """Whether what lies across the vectors is read along ``row`` and transposed in registers."""
     cascade: int = 0
     """Iterations of the innermost carried loop after which partial results are put aside; 0 for never."""
+    once: bool = False
+    """Whether no element may be computed twice."""
 
 
 def plan_loops(stage: Together, choices: Choices) -> LoopPlan:
@@ -95,6 +99,7 @@ def plan_loops(stage: Together, choices: Choices) -> LoopPlan:
         row=blocks.row if blocks else None,
         row_by=blocks.row_by if blocks else 1,
         cascade=_cascade(nests, carried, vector, width * unroll, choices),
+        once=choices.once,
     )
 
 

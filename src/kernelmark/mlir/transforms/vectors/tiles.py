@@ -116,7 +116,7 @@ class StageWriter:
         whole = writer.whole(extent, step)
         for first, last in self._turns(whole, step):
             tensors = writer.loop(first, last, step, tensors, tile(side_by_side, width, False))
-        if isinstance(extent, int) and isinstance(whole, int) and extent >= width:
+        if isinstance(extent, int) and isinstance(whole, int) and extent >= width and not plan.once:
             rest = extent - whole
             if not rest:
                 return tensors
