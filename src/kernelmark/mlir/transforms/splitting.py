@@ -1,4 +1,4 @@
-"""Splits a reduction that leaves too few results for the threads: each thread reduces a part, and the parts follow.
+"""Splits reductions: among threads where there are too few results for them, and into parts where a sum is long.
 
 Works on structured operations; what it makes of one are two of the same kind.
 """
@@ -17,7 +17,7 @@ from kernelmark.mlir.transforms.vectors.nests import Body, Combiner
 from kernelmark.mlir.transforms.vectors.numbers import Numbers
 from kernelmark.mlir.transforms.vectors.writing import Writer
 
-__all__ = ["split_factor", "split_reductions"]
+__all__ = ["cut_long_sums", "split_factor", "split_reductions"]
 
 Value = Any
 
@@ -32,14 +32,65 @@ def split_reductions(module: Module, *, target: Target, grain: int = 32768) -> N
     """
     if not target.parallel:
         return
-    ir = bindings("ir")
-    with module.context, ir.Location.unknown(module.context):
-        for function in module.body.operations:
-            for region in function.operation.regions:
-                for block in region.blocks:
-                    for view in list(block.operations):
-                        if view.operation.name == "linalg.generic":
-                            _split(view.operation, target.threads, grain)
+    with module.context, bindings("ir").Location.unknown(module.context):
+        for operation in _generics(module):
+            _split(operation, target.threads, grain)
+
+
+def cut_long_sums(module: Module, *, target: Target, longest: int = 65536) -> None:
+    """Let no sum or product of floats take more than ``longest`` steps one after the other, where sizes allow that.
+
+    Added up one by one, 3.7 million squares in f32 were off by more than rounding in a better order allows: the
+    sum is then so large that each square loses most of its digits. Parts are summed up first, and then the parts.
+
+    Args:
+        module: On tensors.
+        target: Of no account here.
+        longest: Steps that are allowed.
+    """
+    del target
+    with module.context, bindings("ir").Location.unknown(module.context):
+        for operation in _generics(module):
+            _cut_sum(operation, longest)
+
+
+def _generics(module: Module) -> list[Operation]:
+    return [
+        view.operation
+        for function in module.body.operations
+        for region in function.operation.regions
+        for block in region.blocks
+        for view in block.operations
+        if view.operation.name == "linalg.generic"
+    ]
+
+
+def _cut_sum(operation: Operation, longest: int) -> None:
+    """Cut the outermost loop of a long sum, and go on with what is left of it."""
+    kinds = ["reduction" in str(kind) for kind in operation.attributes["iterator_types"]]
+    sizes = _sizes(operation, len(kinds))
+    if sizes is None:
+        return
+    length = math.prod(size for size, reduced in zip(sizes, kinds, strict=True) if reduced)
+    body = read_body(operation, Numbers())
+    if length <= longest or body is None or not _reorderable(operation, body):
+        return
+    if not any(each is not None and each.rounds for each in body.combiners):
+        return
+    for loop, (size, reduced) in enumerate(zip(sizes, kinds, strict=True)):
+        factor = _parts(size, length, longest) if reduced else None
+        if factor is not None:
+            _cut_sum(_rewrite(operation, body, loop, factor), longest)
+            return
+
+
+def _parts(size: int, length: int, longest: int) -> int | None:
+    """Give the fewest parts of a loop that leave no more than ``longest`` steps, or as many as there may be.
+
+    ``None`` where that would leave all steps to the sum of the parts.
+    """
+    divisors = [each for each in range(2, min(size, longest) + 1) if size % each == 0 and each < length]
+    return next((each for each in divisors if length // each <= longest), divisors[-1] if divisors else None)
 
 
 def split_factor(size: int, threads: int) -> int | None:
@@ -101,8 +152,12 @@ def _sizes(operation: Operation, rank: int) -> list[int] | None:
     return sizes if -1 not in sizes else None
 
 
-def _rewrite(operation: Operation, body: Body, loop: int, factor: int) -> None:
-    """Write the reduction as one over parts, with a loop over the parts before the one that is cut, and their sum."""
+def _rewrite(operation: Operation, body: Body, loop: int, factor: int) -> Operation:
+    """Write the reduction as one over parts, with a loop over the parts before the one that is cut, and their sum.
+
+    Returns:
+        What reduces each part.
+    """
     ir = bindings("ir")
     inputs = len(operation.operands) - len(operation.results)
     maps = [_positions(each.value) for each in operation.attributes["indexing_maps"]]
@@ -135,6 +190,7 @@ def _rewrite(operation: Operation, body: Body, loop: int, factor: int) -> None:
             whole = _together(writer, part, start, combiner)
             operation.results[number].replace_all_uses_with(whole)
     operation.erase()
+    return parts[0].owner
 
 
 _PARALLEL, _REDUCTION = "#linalg.iterator_type<parallel>", "#linalg.iterator_type<reduction>"

@@ -38,6 +38,7 @@ class Lowered:
     module: Any
     signature: Signature
     threads: int = 1
+    in_place: frozenset[int] = frozenset()
     workspaces: tuple[TensorType, ...] = ()
 
 

@@ -43,10 +43,6 @@ def _is_elementwise(operation: Operation) -> bool:
 
 
 def _reads_as_written(operation: Operation, argument: Any) -> bool:
-    # Booleans are written one by one; where the last vector may not compute some of the one before it again, its
-    # 64 lanes are each clamped to the end, and LLVM took minutes over that.
-    if str(argument.type.element_type) == "i1":
-        return False
     uses = list(argument.uses)
     return bool(uses) and all(
         use.owner.operation == operation and _is_identity(operation, use.operand_number) for use in uses
