@@ -33,7 +33,8 @@ def test_renewed_values_are_new_each_time_and_lie_where_they_lay() -> None:
         assert [each.data_ptr() for each in made.arguments] == places
         for mine, base in zip(made.arguments, made.base, strict=True):
             assert torch.equal(mine.flatten().sort()[0], base.flatten().sort()[0])
-    assert len(seen) == 20
+    # Drawn from 32,000 turns each time: once in 170 runs two of 20 are alike.
+    assert len(seen) >= 18
 
 
 def test_what_now_gives_are_other_tensors_and_the_random_state_goes_with_the_values() -> None:
