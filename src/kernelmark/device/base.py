@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -43,8 +44,15 @@ class Device(Protocol):
         """Wait for everything queued; raises the device's own error if something failed."""
         ...
 
-    def settle(self) -> None:
-        """Wait until nothing that ran before still takes processors from the next call; never long."""
+    def settle(self, familiar: Collection[str] = ()) -> None:
+        """Wait until nothing that ran before still takes processors from the next call; never long.
+
+        Threads that are ``familiar``, as :meth:`working` named them after the same call, are the call's own.
+        """
+        ...
+
+    def working(self) -> frozenset[str]:
+        """Name the threads of this process, other than the caller, that work now, as after a call its workers do."""
         ...
 
     def flusher(self) -> Flusher:

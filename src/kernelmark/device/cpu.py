@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from kernelmark.device.cpu_caches import cpu_caches
@@ -65,10 +66,14 @@ class CpuDevice:
     def synchronize(self) -> None:
         """Do nothing: a call has done its work when it returns."""
 
-    def settle(self) -> None:
-        """Wait until no other thread of this process computes; for one that never rests, 20 ms."""
+    def settle(self, familiar: Collection[str] = ()) -> None:
+        """Wait until no other thread of this process computes, unless only familiar ones do; 20 ms at most."""
         self._settler.forget()
-        self._settler()
+        self._settler(familiar)
+
+    def working(self) -> frozenset[str]:
+        """Give the other threads of this process that compute now."""
+        return self._settler.working()
 
     def flusher(self) -> HostReadFlusher:
         """Give the flusher, which reads on all CPUs that this process may use, after other threads have settled.

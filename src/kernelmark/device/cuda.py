@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Collection
 
 from kernelmark.device.eviction import ReadFlusher, gpu_eviction_bytes
 from kernelmark.device.nvml import NvmlReader
@@ -64,8 +65,12 @@ class CudaDevice:
         """Wait for all streams of this device; raises torch's error if something failed on it."""
         self._torch.cuda.synchronize(self.index)
 
-    def settle(self) -> None:
+    def settle(self, familiar: Collection[str] = ()) -> None:
         """Do nothing: what threads of the host do is not in the device's time."""
+
+    def working(self) -> frozenset[str]:
+        """Name none, for the same reason."""
+        return frozenset()
 
     def flusher(self) -> ReadFlusher:
         """Give the flusher, which queues one reading kernel on the current stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from kernelmark.records import DeviceRecord, Telemetry
@@ -72,8 +73,12 @@ class FakeDevice:
             failure, self.failure = self.failure, None
             raise failure
 
-    def settle(self) -> None:
+    def settle(self, familiar: Collection[str] = ()) -> None:
         """Do nothing: a fake device has no threads."""
+
+    def working(self) -> frozenset[str]:
+        """Name none."""
+        return frozenset()
 
     def flusher(self) -> _FakeFlusher:
         """Give a flusher that logs, and takes ``flush_ns`` of the clock."""

@@ -7,7 +7,7 @@ device's state noted before and after. Which rounds there are, and in which orde
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -79,10 +79,10 @@ class Passes:
         return samples
 
     def one_pass(
-        self, each: Round, slot: Slot, count: int, *, lead_in: int = 0
+        self, each: Round, slot: Slot, count: int, *, lead_in: int = 0, familiar: Collection[str] = ()
     ) -> tuple[PassRecord, Samples]:
-        """Run one pass of ``count`` samples, after ``lead_in`` untimed rounds."""
-        self.device.settle()
+        """Run one pass of ``count`` samples, after ``lead_in`` untimed rounds; ``familiar`` are its own workers."""
+        self.device.settle(familiar)
         before = self.device.telemetry()
         with collection_off():
             if lead_in:

@@ -83,13 +83,19 @@ def time_together(
         empty_ns = _measure_empty(timer, reset_then_flush(None, flush), _EMPTY_ROUNDS[options.cache])
         costs = {name: _calibrate(loop, each) for name, each in rounds.items()}
         counts = shared_counts(costs, options.budget)
+        workers = {}
         for name, each in rounds.items():
+            device.settle()
             loop.warm_up(each, counts[name].warmup)
+            # Warm, a call finds its own workers as the call before left them, and no others.
+            workers[name] = device.working() if options.cache is Cache.WARM else frozenset[str]()
         passes: dict[str, list[tuple[PassRecord, Samples]]] = {name: [] for name in calls}
         for slot in schedule(tuple(calls), min(each.blocks for each in counts.values())):
             count = counts[slot.name].per_pass
             lead_in = _lead_in(options, count)
-            passes[slot.name].append(loop.one_pass(rounds[slot.name], slot, count, lead_in=lead_in))
+            each = rounds[slot.name]
+            made = loop.one_pass(each, slot, count, lead_in=lead_in, familiar=workers[slot.name])
+            passes[slot.name].append(made)
         verify_references(timer)
         own_notes = {name: timer.notes_on(call) for name, call in calls.items()}
     return {
