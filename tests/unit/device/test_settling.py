@@ -62,6 +62,26 @@ def test_a_thread_that_never_rests_costs_the_limit_once_until_it_is_forgotten(tm
     assert clock.looks > paid
 
 
+@pytest.mark.parametrize(
+    ("threads", "familiar", "waits"),
+    [
+        ({"t1": "S", "t2": "R"}, {"2"}, False),
+        ({"t1": "R", "t2": "R"}, {"1", "2", "9"}, False),
+        ({"t1": "R", "t2": "R"}, {"2"}, True),
+        ({"t1": "S", "t2": "R"}, set(), True),
+        ({"t1": "S", "t2": "S"}, {"2"}, False),
+    ],
+)
+def test_a_calls_own_workers_may_go_on_and_no_others(
+    tmp_path: Path, threads: dict[str, str], familiar: set[str], waits: bool
+) -> None:
+    clock = Clock()
+    settle = Settler(machine(tmp_path, **threads), clock=clock)
+    assert settle.working() == {task[1:] for task, state in threads.items() if state == "R"}
+    settle(familiar)
+    assert (clock.looks > 0) == waits
+
+
 def test_a_thread_that_comes_to_rest_ends_the_wait(tmp_path: Path) -> None:
     machine(tmp_path, t2="R")
 

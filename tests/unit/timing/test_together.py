@@ -403,3 +403,24 @@ def test_the_copy_policy_reaches_the_timer_for_every_implementation(device: Fake
     calls = {name: work(device, name) for name in "ab"}
     found = time_together(calls, device, timer=CountingTimer(device), options=options)
     assert [each.gap_ns for each in found.values()] == [0, 0]
+
+
+class DeviceWithWorkers(FakeDevice):
+    """Each call leaves a worker of its own behind, which goes on until somebody waits for it."""
+
+    def settle(self, familiar=()) -> None:
+        self.log.append(f"settle {sorted(familiar)}")
+
+    def working(self) -> frozenset[str]:
+        return frozenset({f"worker of {self.log[-1] if self.log[-1] != 'synchronize' else self.log[-2]}"})
+
+
+@pytest.mark.parametrize("cache", ["warm", "cold"])
+def test_a_warm_pass_may_find_its_own_workers_at_work_and_a_cold_one_none(cache: str) -> None:
+    device = DeviceWithWorkers(flush_ns=50_000)
+    together(device, {"a": work(device, "a"), "b": work(device, "b")}, cache=cache)
+    settled = [each for each in device.log if each.startswith("settle")]
+    # one before each warm-up, which names no worker, and one before each pass of A B B A, twice
+    own = {name: f"settle ['worker of {name}']" if cache == "warm" else "settle []" for name in "ab"}
+    assert settled[:2] == ["settle []"] * 2
+    assert Counter(settled[2:]) == Counter([own["a"]] * 4 + [own["b"]] * 4)
