@@ -21,13 +21,13 @@ from statistics import linear_regression
 
 import torch
 
-from kernelmark.mlir.bindings import bindings
-from kernelmark.mlir.descriptors import find_schedule
-from kernelmark.mlir.elements import Element
-from kernelmark.mlir.execution import compile_lowered
-from kernelmark.mlir.ingress import Imported, import_model
-from kernelmark.mlir.lowering import lower
-from kernelmark.mlir.targets import detect
+from torchsched.bindings import bindings
+from torchsched.descriptors import find_schedule
+from torchsched.elements import Element
+from torchsched.execution import compile_lowered
+from torchsched.ingress import Imported, import_model
+from torchsched.lowering import lower
+from torchsched.targets import detect
 
 LIMIT_KB = {"text": 5.0, "import": 50.0, "backend": 150.0}
 """What a kernel may leave behind. torch.compile leaves 65 to 110 KB of its own, with its ``aot_eager`` as well."""

@@ -93,7 +93,7 @@ def run_setting(name: str, models: Sequence[Path]) -> int:
 def check(path: Path, setting: Setting) -> tuple[bool, str]:
     """Let the engine check one model, and look for the line."""
     from kernelmark.errors import KernelmarkError
-    from kernelmark.mlir.front import ModelRequest, run_model
+    from kernelmark.models import ModelRequest, run_model
     from kernelmark.records import Check
 
     told: list[str] = []
@@ -119,10 +119,10 @@ def compare_modes(path: Path, setting: Setting) -> tuple[bool, str]:
     import torch
     from torch.utils import _pytree as pytree
 
-    from kernelmark.mlir.backend import Backend
-    from kernelmark.mlir.building import build
-    from kernelmark.mlir.elements import Element
-    from kernelmark.mlir.ingress import load_model
+    from torchsched.backend import Backend
+    from torchsched.building import build
+    from torchsched.elements import Element
+    from torchsched.ingress import load_model
 
     torch._dynamo.reset()
     element = Element.parse(setting.element or "f32")

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 
 HALF = (
-    "tests/unit/mlir",
+    "tests/unit/torchsched",
     "tests/cli/test_candidates.py",
     "tests/cli/test_kernelbench.py",
     "tests/cli/test_tune.py",

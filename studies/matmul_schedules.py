@@ -20,19 +20,19 @@ from typing import Any
 import torch
 
 import kernelmark
-from kernelmark.mlir.bindings import bindings
-from kernelmark.mlir.building import BuildOptions, build
-from kernelmark.mlir.descriptors import find_schedule
-from kernelmark.mlir.elements import Element
-from kernelmark.mlir.execution import Bound, compile_lowered
-from kernelmark.mlir.failures import Stage
-from kernelmark.mlir.lowering import lower
-from kernelmark.mlir.signature import Result, Signature, TensorType
-from kernelmark.mlir.targets import Feature, Target, detect
 from kernelmark.records import Cache
 from kernelmark.timing import TimingOptions
 from kernelmark.timing.budget import Budget
 from kernelmark.verify import Exact, Normalised
+from torchsched.bindings import bindings
+from torchsched.building import BuildOptions, build
+from torchsched.descriptors import find_schedule
+from torchsched.elements import Element
+from torchsched.execution import Bound, compile_lowered
+from torchsched.failures import Stage
+from torchsched.lowering import lower
+from torchsched.signature import Result, Signature, TensorType
+from torchsched.targets import Feature, Target, detect
 
 F32, BF16, F64 = torch.float32, torch.bfloat16, torch.float64
 

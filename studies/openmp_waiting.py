@@ -16,13 +16,13 @@ from collections.abc import Callable
 
 import torch
 
-from kernelmark.mlir.descriptors import find_schedule
-from kernelmark.mlir.elements import Element
-from kernelmark.mlir.execution import compile_lowered
-from kernelmark.mlir.ingress import import_model
-from kernelmark.mlir.lowering import lower
-from kernelmark.mlir.parallel import load_openmp
-from kernelmark.mlir.targets import detect
+from torchsched.descriptors import find_schedule
+from torchsched.elements import Element
+from torchsched.execution import compile_lowered
+from torchsched.ingress import import_model
+from torchsched.lowering import lower
+from torchsched.parallel import load_openmp
+from torchsched.targets import detect
 
 SETTINGS_MS = (0, 1, 5, 200)
 ELEMENTS = 1 << 18

@@ -21,8 +21,8 @@ import torch
 from kernelmark.device import CpuDevice
 from kernelmark.device.eviction import ReadFlusher
 from kernelmark.device.settling import Settler
-from kernelmark.mlir.building import BuildOptions, build
-from kernelmark.mlir.parallel import load_openmp
+from torchsched.building import BuildOptions, build
+from torchsched.parallel import load_openmp
 
 
 class LeakyRelu(torch.nn.Module):

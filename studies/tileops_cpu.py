@@ -62,7 +62,7 @@ def dispatch() -> None:
     arguments = {"rows": 1, "columns": 64, "dtype": "float32"}
     ops = {each: only(tileops.ops.RMSNormFwdOp(**arguments), each) for each in CpuCompiler}
     calls: dict[str, Callable[[], object]] = {each.value: partial(op, x, weight) for each, op in ops.items()}
-    from kernelmark.mlir.building import BuildOptions, build
+    from torchsched.building import BuildOptions, build
 
     class Norm(torch.nn.Module):
         def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from kernelmark.cli import main
-from kernelmark.mlir.bindings import available
-from kernelmark.mlir.descriptors import SHIPPED
-from kernelmark.mlir.targets import detect
+from torchsched.bindings import available
+from torchsched.descriptors import SHIPPED
+from torchsched.targets import detect
 
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
 
@@ -283,7 +283,7 @@ def test_a_model_that_does_not_get_through_a_stage_ends_with_4_and_names_it(
     )
     Path("short.yaml").write_text("pipeline:\n  - pass: cse\n")
     Path("call.py").write_text(
-        "from kernelmark.mlir.bindings import bindings\n"
+        "from torchsched.bindings import bindings\n"
         "def call(module, *, target):\n"
         "    ir = bindings('ir')\n"
         "    with module.context, ir.Location.unknown():\n"

@@ -14,11 +14,11 @@ import pytest
 
 from kernelmark.cli import main
 from kernelmark.errors import TimingError
-from kernelmark.mlir.bindings import available
-from kernelmark.mlir.tuning import judging
-from kernelmark.mlir.tuning.judging import ProcessJudge
-from kernelmark.mlir.tuning.request import DEFAULT_BUDGET_S, DEFAULT_CANDIDATES, DEFAULT_LIMIT_S
+from kernelmark.models.tuning import judging
+from kernelmark.models.tuning.judging import ProcessJudge
+from kernelmark.models.tuning.request import DEFAULT_BUDGET_S, DEFAULT_CANDIDATES, DEFAULT_LIMIT_S
 from kernelmark.records import Check, Role, Row, read_run
+from torchsched.bindings import available
 
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
 
@@ -43,7 +43,7 @@ pipeline:
   - include: shipped:loops.yaml
 """
 CODE = """\
-from kernelmark.mlir.transforms.matmul import pack_and_tile
+from torchsched.transforms.matmul import pack_and_tile
 
 def ways(module, *, target, how):
     if how == "packed":

@@ -14,7 +14,7 @@ import pytest
 
 from kernelmark.cli.watched import run_watched
 from kernelmark.errors import UnavailableError
-from kernelmark.mlir.bindings import available
+from torchsched.bindings import available
 
 PROGRAM = """
 import os, signal, sys, time

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelmark.mlir.front import ModelRequest, run_model
+from kernelmark.models import ModelRequest, run_model
 from kernelmark.records import Check
 
 pytestmark = pytest.mark.gpu

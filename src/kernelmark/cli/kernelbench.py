@@ -50,8 +50,8 @@ _PRELOAD = (
     *("torch._dynamo", "torch.export._trace", "torch.export._unlift", "torch.fx.experimental.validator"),
     *("torch_mlir.fx", "torch_mlir.execution_engine", *(f"torch_mlir.dialects.{name}" for name in _DIALECTS)),
     *("kernelmark.cli.model", "kernelmark.cli.modules", "kernelmark.device.cpu", "kernelmark.report"),
-    *("kernelmark.mlir.front.run", "kernelmark.mlir.threads", "kernelmark.mlir.aliasing"),
-    *("kernelmark.mlir.result_copies", "kernelmark.mlir.ingress.flops"),
+    *("kernelmark.models.run", "torchsched.threads", "torchsched.aliasing"),
+    *("torchsched.result_copies", "torchsched.ingress.flops"),
 )
 """What every kernel's process would import by itself otherwise: 0.13 s of the 1.25 s of processor that a small one
 takes."""

@@ -1,6 +1,6 @@
 """``kernelmark model``, also installed as ``kernel-bench``: compiles a model file and compares it with PyTorch.
 
-Parses, calls :mod:`kernelmark.mlir.front`, prints. ``tune`` after ``model`` is a command of its own.
+Parses, calls :mod:`kernelmark.models`, prints. ``tune`` after ``model`` is a command of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernelmark.errors import KernelmarkError, UsageError
 from kernelmark.units import format_time
 
 if TYPE_CHECKING:
-    from kernelmark.mlir.front import ModelRequest, ModelRun
+    from kernelmark.models import ModelRequest, ModelRun
 
 __all__ = ["model"]
 
@@ -135,8 +135,8 @@ def _within(limit_s: float, request: ModelRequest, given: dict[str, Any]) -> Non
 
 
 def _request(path: Path, given: dict[str, Any]) -> ModelRequest:
-    from kernelmark.mlir.front import Dump, Mode, ModelRequest, parse_baselines
-    from kernelmark.mlir.ingress import parse_gflops, parse_output_shape
+    from kernelmark.models import Dump, Mode, ModelRequest, parse_baselines
+    from torchsched.ingress import parse_gflops, parse_output_shape
 
     if given["infer_shapes"] and given["input_shapes"] is not None:
         raise UsageError(
@@ -162,7 +162,7 @@ _PLAIN = ("device", "benchmark", "iterations", "seed", "out")
 
 def _run(request: ModelRequest, given: dict[str, Any], on_step: Callable[[str], object]) -> None:
     from kernelmark.cli.modules import ModulePrinter
-    from kernelmark.mlir.front import run_model
+    from kernelmark.models import run_model
 
     printer = ModulePrinter(
         original=given["print_original_module"],
@@ -187,7 +187,7 @@ def _run(request: ModelRequest, given: dict[str, Any], on_step: Callable[[str], 
 
 def _show(found: ModelRun) -> None:
     """Write the lines that scripts read, then the table."""
-    from kernelmark.mlir.front.tolerances import figure
+    from kernelmark.models.tolerances import figure
 
     timing = found.ours.timing
     if timing is not None:

@@ -65,10 +65,10 @@ def model_options(command: _F) -> _F:
 
 def request_options(given: dict[str, Any]) -> dict[str, Any]:
     """Turn what the shared options were given into arguments of a request for a model."""
-    from kernelmark.mlir.building import DEFAULT_PIPELINE
-    from kernelmark.mlir.elements import Element
-    from kernelmark.mlir.front.tolerances import Asked
-    from kernelmark.mlir.ingress import parse_init_args, parse_input_shapes
+    from kernelmark.models.tolerances import Asked
+    from torchsched.building import DEFAULT_PIPELINE
+    from torchsched.elements import Element
+    from torchsched.ingress import parse_init_args, parse_input_shapes
 
     shapes = given["input_shapes"]
     return {

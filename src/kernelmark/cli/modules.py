@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kernelmark.mlir.failures import Stage
+from torchsched.failures import Stage
 
 __all__ = ["ModulePrinter"]
 

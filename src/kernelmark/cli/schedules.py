@@ -1,4 +1,4 @@
-"""Lists schedules and explains one, for ``kernelmark model``. Prints what :mod:`kernelmark.mlir.descriptors` says."""
+"""Lists schedules and explains one, for ``kernelmark model``. Prints what :mod:`torchsched.descriptors` says."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from kernelmark.cli.tables import echo_table, new_table
-from kernelmark.mlir.bindings import available
-from kernelmark.mlir.descriptors import find_schedule, list_schedules
-from kernelmark.mlir.descriptors.explain import explain_parameter, explain_steps, short_path
-from kernelmark.mlir.descriptors.lookup import Listed, find_path
-from kernelmark.mlir.descriptors.passes import check_passes
-from kernelmark.mlir.elements import FLOATS, Element
-from kernelmark.mlir.targets import detect, override
+from torchsched.bindings import available
+from torchsched.descriptors import find_schedule, list_schedules
+from torchsched.descriptors.explain import explain_parameter, explain_steps, short_path
+from torchsched.descriptors.lookup import Listed, find_path
+from torchsched.descriptors.passes import check_passes
+from torchsched.elements import FLOATS, Element
+from torchsched.targets import detect, override
 
 if TYPE_CHECKING:
-    from kernelmark.mlir.front import ModelRequest
+    from kernelmark.models import ModelRequest
 
 __all__ = ["show_explained", "show_list"]
 

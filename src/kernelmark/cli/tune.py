@@ -15,7 +15,7 @@ from kernelmark.errors import UsageError
 from kernelmark.units import format_ratio, format_time
 
 if TYPE_CHECKING:
-    from kernelmark.mlir.tuning import Found, Line
+    from kernelmark.models.tuning import Found, Line
 
 __all__ = ["tune"]
 
@@ -47,8 +47,8 @@ __all__ = ["tune"]
 @click.option("--resume", is_flag=True, help="Go on with the search in --out.")
 def tune(path: Path, **given: Any) -> None:
     """Search the parameters of a schedule for MODEL.py, and write the best ones as a descriptor."""
-    from kernelmark.mlir.front import ModelRequest
-    from kernelmark.mlir.tuning import TuneRequest, tune_model
+    from kernelmark.models import ModelRequest
+    from kernelmark.models.tuning import TuneRequest, tune_model
 
     numbers = {"candidates": given["candidates"], "budget_s": given["budget"], "limit_s": given["limit"]}
     request = TuneRequest(
@@ -76,7 +76,7 @@ def _searched(texts: Sequence[str]) -> dict[str, str | None]:
 
 
 def _show(found: Found) -> None:
-    from kernelmark.mlir.tuning.found import verdict
+    from kernelmark.models.tuning.found import verdict
 
     table = new_table("", "candidate", "check", "time", "time / default's", "what became of it")
     for line in sorted(found.lines, key=_place):

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernelmark.errors import SuiteError, UsageError
-from kernelmark.manifest.near import suggestion
+from kernelmark.text.near import suggestion
 
 __all__ = ["Outcome", "Status", "read_expected", "summary", "worse_than", "write_expected"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import SuiteError, UsageError
-from kernelmark.manifest.near import listing, suggestion
-from kernelmark.manifest.source import FileKind, Place, Source, kind_of, read_source
+from kernelmark.files.source import FileKind, Place, Source, kind_of, read_source
+from kernelmark.text.near import listing, suggestion
 
 __all__ = ["SUITE", "Entry", "Run", "Sizes", "Suite", "Tolerances", "load_suite", "select"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kernelmark.errors import ManifestError
+from kernelmark.files.source import Place
 from kernelmark.manifest.dtypes import DTYPE_BYTES
 from kernelmark.manifest.expressions import Expression, ExpressionError, Value
 from kernelmark.manifest.foreign import import_foreign
-from kernelmark.manifest.near import suggestion
-from kernelmark.manifest.source import Place
+from kernelmark.text.near import suggestion
 
 __all__ = ["Effects", "RooflineDecl", "RooflineSpec", "TensorSpec", "WorkCount", "WorkloadCall"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import ConfigError
-from kernelmark.manifest.near import suggestion
+from kernelmark.text.near import suggestion
 
 __all__ = ["LibraryConfig", "find_library"]
 

@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from kernelmark.errors import ManifestError
+from kernelmark.files.source import Source
 from kernelmark.manifest.call import Effects, RooflineDecl
 from kernelmark.manifest.dtypes import DTYPE_BYTES
 from kernelmark.manifest.expressions import Expression, ExpressionError, Value, constant, parse
-from kernelmark.manifest.near import suggestion
 from kernelmark.manifest.rows import RowReader, typed
 from kernelmark.manifest.schema import InputModel, OpModel, OutputModel, ParamModel
-from kernelmark.manifest.source import Source
 from kernelmark.manifest.spec import DtypeVariable, OpSpec, ParamDecl, TensorDecl
+from kernelmark.text.near import suggestion
 
 __all__ = ["declare"]
 

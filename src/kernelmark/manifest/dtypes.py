@@ -5,7 +5,7 @@ Written out here so that reading a manifest needs no torch; a test compares the 
 
 from __future__ import annotations
 
-from kernelmark.manifest.near import suggestion
+from kernelmark.text.near import suggestion
 
 __all__ = ["DTYPE_BYTES", "unknown_dtype"]
 

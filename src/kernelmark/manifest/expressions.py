@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from kernelmark.errors import ManifestError
 from kernelmark.manifest.dtypes import DTYPE_BYTES, unknown_dtype
-from kernelmark.manifest.near import listing, suggestion
+from kernelmark.text.near import listing, suggestion
 
 __all__ = ["FUNCTIONS", "Expression", "ExpressionError", "Value", "constant", "parse"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kernelmark.errors import ManifestError
+from kernelmark.files.source import Place, Source, read_source
 from kernelmark.manifest.declare import declare
 from kernelmark.manifest.schema import read_schema
-from kernelmark.manifest.source import Place, Source, read_source
 from kernelmark.manifest.spec import Manifest, OpSpec
 
 __all__ = ["load_manifest", "read_manifest"]

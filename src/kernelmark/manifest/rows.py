@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from kernelmark.errors import ManifestError
+from kernelmark.files.source import Source, kind_of
 from kernelmark.manifest.expressions import Value
-from kernelmark.manifest.near import listing, suggestion
 from kernelmark.manifest.schema import WorkloadModel
-from kernelmark.manifest.source import Source, kind_of
 from kernelmark.manifest.spec import ParamDecl, TensorDecl, WorkloadRow
+from kernelmark.text.near import listing, suggestion
 
 __all__ = ["RowReader", "typed"]
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
 from kernelmark.errors import ManifestError
+from kernelmark.files.source import Source, kind_of
+from kernelmark.files.strict import StrictModel, hint, problem, problems_of
 from kernelmark.manifest.dtypes import DTYPE_BYTES, unknown_dtype
-from kernelmark.manifest.source import Source, kind_of
-from kernelmark.manifest.strict import StrictModel, hint, problem, problems_of
 
 __all__ = [
     "EffectsModel",

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import ManifestError
+from kernelmark.files.source import Place
 from kernelmark.manifest.call import Effects, RooflineDecl, TensorSpec, WorkloadCall
 from kernelmark.manifest.expressions import Expression, ExpressionError, Value
-from kernelmark.manifest.near import listing, suggestion
-from kernelmark.manifest.source import Place
+from kernelmark.text.near import listing, suggestion
 
 __all__ = ["DtypeVariable", "Manifest", "OpSpec", "ParamDecl", "TensorDecl", "WorkloadRow"]
 

@@ -156,7 +156,7 @@ class Op(ABC):
             raise _PassedOverError("no torch-mlir")
         if self.not_by_mlir and cpu_compilers() != (CpuCompiler.MLIR,):
             raise _PassedOverError(self.not_by_mlir)
-        from kernelmark.mlir.backend import Backend, BackendOptions
+        from torchsched.backend import Backend, BackendOptions
 
         backend = Backend(BackendOptions(pipeline=self.pipeline))
         path = torch.compile(with_own_code(self.forward), backend=backend, dynamic=False, fullgraph=True)

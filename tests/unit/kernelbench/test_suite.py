@@ -14,8 +14,8 @@ from kernelmark.errors import SuiteError, UsageError
 from kernelmark.kernelbench.statuses import Status, read_expected
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
 from kernelmark.manifest.expressions import parse
-from kernelmark.mlir.ingress import parse_input_shapes, parse_output_shape
 from kernelmark.verify import Elementwise, Exact, check_outputs
+from torchsched.ingress import parse_input_shapes, parse_output_shape
 
 SUITES = Path(__file__).parents[3] / "examples" / "KernelBench"
 GOOD = """\

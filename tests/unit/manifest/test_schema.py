@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from kernelmark.files.source import parse_source
 from kernelmark.manifest.schema import read_schema
-from kernelmark.manifest.source import parse_source
 
 OP = "ops.BmmFwdOp"
 

@@ -13,9 +13,9 @@ from kernelmark.harness import Implementation, Unavailable
 from kernelmark.kernelbench.candidates.conduct import Conduct
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
 from kernelmark.kernelbench.candidates.problem import Problem, in_mode
-from kernelmark.mlir.front.state import Kept
-from kernelmark.mlir.ingress import make_model
+from kernelmark.models.state import Kept
 from kernelmark.verify import check_outputs
+from torchsched.ingress import make_model
 
 __all__ = ["load_candidate", "make_baselines", "ours", "raising_its_own", "share_weights"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from kernelmark.mlir.elements import Element
-from kernelmark.mlir.ingress import InputSpec, draw_inputs
-from kernelmark.mlir.ingress.shapes import Literal, Values
+from torchsched.elements import Element
+from torchsched.ingress import InputSpec, draw_inputs
+from torchsched.ingress.shapes import Literal, Values
 
 __all__ = ["Draws", "digest", "drawn_at_random"]
 

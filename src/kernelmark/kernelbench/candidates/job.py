@@ -14,10 +14,10 @@ from typing import Any
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.handover import write_json
-from kernelmark.mlir.elements import FLOATS, Element
-from kernelmark.mlir.front.request import Baseline, parse_baselines
-from kernelmark.mlir.front.tolerances import Asked
+from kernelmark.models.request import Baseline, parse_baselines
+from kernelmark.models.tolerances import Asked
 from kernelmark.records import Cache
+from torchsched.elements import FLOATS, Element
 
 __all__ = ["CANDIDATE", "SEEDS", "Baseline", "Job", "Mode", "Settings", "parse_baselines"]
 

@@ -13,11 +13,11 @@ import torch
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.drawing import Draws
 from kernelmark.kernelbench.candidates.job import Job, Mode
-from kernelmark.mlir.front.on_device import compute_float32_exactly
-from kernelmark.mlir.front.state import Kept, cloned
-from kernelmark.mlir.ingress import make_model, parse_input_shapes
+from kernelmark.models.on_device import compute_float32_exactly
+from kernelmark.models.state import Kept, cloned
 from kernelmark.verify import Exact, differing
 from kernelmark.verify.structure import leaves
+from torchsched.ingress import make_model, parse_input_shapes
 
 __all__ = ["Problem", "in_mode", "load_problem", "tensors_of"]
 

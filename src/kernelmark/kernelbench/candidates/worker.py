@@ -39,7 +39,7 @@ from kernelmark.kernelbench.candidates.streams import after_call_on_cuda
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import READY, TIMED, Outcome
 from kernelmark.kernelfile.jobs import ended
-from kernelmark.mlir.front.state import Kept
+from kernelmark.models.state import Kept
 from kernelmark.timing import Budget, open_timer
 
 __all__ = ["status_of", "work"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from kernelmark.manifest.config import LibraryConfig
 from kernelmark.manifest.levels.bindings import UNKNOWN, FoundCall, calls_in
 from kernelmark.manifest.levels.finding import Finding, Level, LevelResult, Severity
-from kernelmark.manifest.near import suggestion
 from kernelmark.manifest.spec import Manifest
+from kernelmark.text.near import suggestion
 
 __all__ = ["check"]
 

@@ -13,8 +13,8 @@ from types import ModuleType
 from kernelmark.errors import ConfigError
 from kernelmark.manifest.foreign import import_foreign
 from kernelmark.manifest.levels.finding import Finding, Level, LevelResult
-from kernelmark.manifest.near import listing, suggestion
 from kernelmark.manifest.spec import Manifest, OpSpec
+from kernelmark.text.near import listing, suggestion
 
 __all__ = ["check", "import_ops"]
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kernelmark.kernelbench.candidates.drawing import Draws, digest
-from kernelmark.mlir.elements import Element
-from kernelmark.mlir.ingress import parse_input_shapes
+from torchsched.elements import Element
+from torchsched.ingress import parse_input_shapes
 
 
 def draws(text: str, seed: int = 0, element: Element = Element.F32) -> Draws:

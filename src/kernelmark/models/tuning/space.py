@@ -1,0 +1,165 @@
+"""What a search may choose from: the parameters of a schedule with their choices, and an order to try them in.
+
+Numbers and names only; what a candidate is worth is found out elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelmark.errors import ScheduleError, UsageError
+from kernelmark.text.near import listing, suggestion
+from torchsched.descriptors import Parameter, Schedule, Value
+from torchsched.descriptors.parameters import written
+from torchsched.descriptors.schema import THREADS
+
+__all__ = ["DEFAULT", "Axis", "Candidate", "Space", "make_space"]
+
+DEFAULT = "default"
+"""What the candidate with the schedule's own values is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One parameter that is searched."""
+
+    name: str
+    values: tuple[Value, ...]
+    """What is tried, the default among it."""
+    default: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One choice of values."""
+
+    number: int
+    """Its place in the order; 0 is the default."""
+    values: Mapping[str, Value]
+    """Of every parameter that is searched."""
+    label: str
+    """The values that differ from the default, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All choices there are."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def size(self) -> int:
+        """How many choices there are."""
+        return math.prod(len(axis.values) for axis in self.axes)
+
+    def candidates(self, count: int, *, seed: int) -> tuple[Candidate, ...]:
+        """Give the first ``count`` candidates, no two alike, the default first.
+
+        The others come in an order drawn with ``seed``. Asking for more does not change those that come first, and
+        asking for as many as there are gives all of them.
+        """
+        default = self._index({axis.name: axis.default for axis in self.axes})
+        order = [default, *(index for index in _drawn(self.size, count, seed) if index != default)]
+        return tuple(self._candidate(number, index) for number, index in enumerate(order[:count]))
+
+    def _candidate(self, number: int, index: int) -> Candidate:
+        values: dict[str, Value] = {}
+        for axis in reversed(self.axes):
+            index, place = divmod(index, len(axis.values))
+            values[axis.name] = axis.values[place]
+        values = {axis.name: values[axis.name] for axis in self.axes}
+        changed = [
+            f"{axis.name}={written(values[axis.name])}"
+            for axis in self.axes
+            if values[axis.name] != axis.default
+        ]
+        return Candidate(number, values, " ".join(changed) or DEFAULT)
+
+    def _index(self, values: Mapping[str, Value]) -> int:
+        index = 0
+        for axis in self.axes:
+            index = index * len(axis.values) + axis.values.index(values[axis.name])
+        return index
+
+
+def make_space(
+    schedule: Schedule, *, search: Mapping[str, str | None] | None = None, held: Sequence[str] = ()
+) -> Space:
+    """Find out what can be searched.
+
+    Args:
+        schedule: Its parameters, with the values that are the default of the search.
+        search: The parameters to search, with the values to try as text, or ``None`` for all of its choices. Nothing
+            searches every parameter that has choices.
+        held: The parameters that stay as they are.
+
+    Raises:
+        ScheduleError: an unknown parameter, a value that is none of its choices, or nothing that can be searched.
+        UsageError: a parameter is both searched and held.
+    """
+    parameters = {each.name: each for each in schedule.parameters}
+    if not parameters:
+        raise ScheduleError(
+            f"{schedule.name} declares no parameters, so there is nothing to search; declare some under 'parameters',"
+            " or choose a pipeline that has some (--explain-schedule shows them)",
+            path=str(schedule.paths[0]),
+            line=1,
+        )
+    for name in search or ():
+        if name not in parameters:
+            hint = suggestion(name, parameters, there_are="parameters of this schedule")
+            raise ScheduleError(f"--search {name}: parameter {name!r} is not declared; {hint}")
+        if name in held:
+            raise UsageError(f"--search {name}: --param holds it at one value; leave one of them out")
+    granted = schedule.threads or schedule.target.threads
+    asked = search or {name: None for name, each in parameters.items() if each.choices and name not in held}
+    axes = [_axis(parameters[name], text, granted) for name, text in asked.items()]
+    axes = [axis for axis in axes if len(axis.values) > 1]
+    if not axes:
+        raise ScheduleError(
+            f"{schedule.name} has no parameter left with more than one value to try: {_why(schedule, held)}",
+            path=str(schedule.paths[0]),
+            line=1,
+        )
+    return Space(tuple(axes))
+
+
+def _axis(parameter: Parameter, text: str | None, granted: int) -> Axis:
+    if text is not None:
+        separator = ";" if isinstance(parameter.default, tuple) else ","
+        words = [word.strip() for word in text.split(separator) if word.strip()]
+        if not words:
+            raise UsageError(f"--search {parameter.name}=: name the values to try, or leave '=' out")
+        values = [parameter.with_value(word).value for word in words]
+    elif parameter.choices:
+        values = list(parameter.choices)
+    else:
+        raise parameter.place.error(
+            f"{parameter.name} has no choices; name the values to try, as in --search {parameter.name}="
+            f"{written(parameter.default)},..."
+        )
+    if parameter.name == THREADS:
+        # All that the target has are 0, and more are not to be had: they would be the same candidate once more.
+        most = granted - 1 if 0 in (*values, parameter.value) else granted
+        values = [each for each in values if not isinstance(each, int) or each <= most]
+    return Axis(parameter.name, tuple(dict.fromkeys([parameter.value, *values])), parameter.value)
+
+
+def _why(schedule: Schedule, held: Sequence[str]) -> str:
+    free = [each.name for each in schedule.parameters if not each.choices]
+    told = [f"{listing(held)} held by --param"] if held else []
+    told += [f"{listing(free)} without choices, whose values --search NAME=... names"] if free else []
+    return "; ".join(told) or "each has one choice"
+
+
+def _drawn(size: int, count: int, seed: int) -> Iterator[int]:
+    """Give ``count + 1`` different numbers below ``size``, or all: the start of a shuffle that is never laid out."""
+    source = random.Random(seed)
+    moved: dict[int, int] = {}
+    for place in range(min(size, count + 1)):
+        other = source.randrange(place, size)
+        yield moved.get(other, other)
+        moved[other] = moved.get(place, place)

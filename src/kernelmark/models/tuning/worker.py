@@ -1,0 +1,281 @@
+"""A worker's process: loads the model once, compiles candidates, and lets the engine check or time them.
+
+It may hang or die at any candidate: the kernel ends it by an alarm where a candidate takes too long, and the answers
+say how far it came. What it held is gone with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelmark.errors import KernelmarkError, ModelError, VerificationError
+from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
+from kernelmark.models.case import make_case, request_facts
+from kernelmark.models.contestants import bound_code, reference_of
+from kernelmark.models.request import ModelRequest
+from kernelmark.models.state import State, plain_inputs
+from kernelmark.models.tuning.jobs import Answers, CheckJob, MeasureJob, read_job
+from kernelmark.models.tuning.space import Candidate
+from kernelmark.models.two_draws import Contestant, Draws, draw_twice
+from kernelmark.records import Check, Role, Row
+from kernelmark.timing import Budget
+from kernelmark.verify import Exact
+from torchsched.building import BuildOptions, Built, build
+from torchsched.elements import Element
+from torchsched.failures import Stage
+from torchsched.heap import keep_large_blocks
+from torchsched.ingress import LoadedModel, load_model
+from torchsched.packing import ALIGNMENT
+from torchsched.parallel import loaded_openmp
+from torchsched.targets import Target
+
+__all__ = ["carry_out", "main"]
+
+_DIGEST = 16
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out the job in the first file, and answer in the second."""
+    signal.signal(
+        signal.SIGALRM, signal.SIG_DFL
+    )  # the kernel's own ending of a process, which nothing can delay
+    carry_out(read_job(Path(arguments[0])), Answers(Path(arguments[1])), alarm=_alarm)
+    return 0
+
+
+def carry_out(
+    job: CheckJob | MeasureJob, answers: Answers, *, alarm: Callable[[float], object] = lambda seconds: None
+) -> None:
+    """Carry out a job; an error of this package's is an answer, and any other ends the process.
+
+    Args:
+        job: What to do.
+        answers: Where to answer.
+        alarm: Called with the seconds that a candidate is given, and with 0 where it is done.
+    """
+    target = job.request.resolve_target()
+    keep_large_blocks()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(target.threads)
+    try:
+        with torch.no_grad():
+            shop = _Shop.open(job, target, alarm)
+            if isinstance(job, CheckJob):
+                _check_all(shop, job, answers)
+            else:
+                _measure(shop, job, answers)
+    except KernelmarkError as error:
+        answers.error(error)
+    finally:
+        torch.set_num_threads(threads)
+    answers.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shop:
+    """One model, loaded, and what is made of it."""
+
+    job: CheckJob | MeasureJob
+    target: Target
+    loaded: LoadedModel
+    inputs: tuple[Any, ...]
+    state: State
+    alarm: Callable[[float], object]
+
+    @classmethod
+    def open(cls, job: CheckJob | MeasureJob, target: Target, alarm: Callable[[float], object]) -> _Shop:
+        request = job.request
+        loaded = load_model(
+            request.path,
+            inputs=request.inputs,
+            init_args=request.init_args,
+            element=request.element,
+            seed=request.seed,
+        )
+        inputs = plain_inputs(loaded.inputs, ALIGNMENT)
+        return cls(job, target, loaded, inputs, State(loaded.model, inputs), alarm)
+
+    @contextlib.contextmanager
+    def limited(self) -> Iterator[None]:
+        """Give what is inside the time that one candidate may take."""
+        self.alarm(self.job.limit_s)
+        try:
+            yield
+        finally:
+            self.alarm(0)
+
+    @property
+    def request(self) -> ModelRequest:
+        return self.job.request
+
+    def build(self, candidate: Candidate, began: Callable[[Stage], object]) -> Built:
+        """Compile the model with a candidate's values; each stage is told as it begins."""
+        options = BuildOptions(
+            pipeline=self.request.pipeline,
+            element=self.element,
+            target=self.target,
+            roots=self.request.roots,
+            values={**self.request.values, **candidate.values},
+        )
+        return build(self.loaded.model, self.inputs, options, on_stage=began)
+
+    @property
+    def element(self) -> Element:
+        return self.job.element
+
+    def case(
+        self, inputs: tuple[Any, ...], state: State, facts: Mapping[str, Any], *, case_id: str | None = None
+    ) -> Case:
+        """Make the case that the engine is given."""
+        rule = self.request.tolerance.for_element(self.element)
+        return make_case(
+            case_id or self.job.case_id,
+            inputs,
+            reference_of(self.loaded.model, state),
+            Exact(tolerance=rule),
+            facts={**request_facts(self.request, self.loaded), **facts, **keep_large_blocks()},
+            seed=self.request.seed,
+        )
+
+    def session(self, *, budget: Budget | None = None) -> Session:
+        """Take part in the run whose header the job has; without a budget, only check."""
+        options = SessionOptions(
+            device="cpu",
+            verify_only=budget is None,
+            cache=self.request.cache,
+            budget=budget or Budget(),
+            ceilings=False,
+        )
+        return Session.continuing(options, self.job.header, None)
+
+
+# --- checking -----------------------------------------------------------------------------------------
+
+
+def _check_all(shop: _Shop, job: CheckJob, answers: Answers) -> None:
+    known = dict(job.known)
+    reference, seed = reference_of(shop.loaded.model, shop.state), job.request.seed
+    draws = draw_twice(
+        reference, shop.inputs, seed=seed, wanted=job.request.second_draw, tell=lambda line: None
+    )
+    for candidate in job.candidates:
+        with shop.limited():
+            row = _checked(shop, candidate, known, draws, answers)
+        answers.row(row)
+        if row.check.comparable:
+            known.setdefault(str(row.params["code"]), candidate.label)
+
+
+def _checked(
+    shop: _Shop, candidate: Candidate, known: Mapping[str, str], draws: Draws, answers: Answers
+) -> Row:
+    """Compile one candidate and check it; whatever goes wrong is its row."""
+    reached, wrong = [Stage.IMPORT], list[Row]()
+
+    def began(stage: Stage) -> None:
+        reached.append(stage)
+        answers.begin(candidate, stage)
+
+    def failed(error: Exception, at: str) -> Row:
+        note = str(error) if isinstance(error, KernelmarkError) else f"{type(error).__name__}: {error}"
+        row = _row(shop, candidate, Check.FAILED, note if note.startswith(at) else f"{at}: {note}")
+        text = None if isinstance(error, KernelmarkError) else "".join(traceback.format_exception(error))
+        return row.model_copy(update={"params": {**row.params, "stage": at}, "traceback": text})
+
+    try:
+        built = shop.build(candidate, began)
+        code = _digest(built)
+        facts = {"code": code, "threads": built.compiled.threads, "draws": str(draws)}
+        if code in known:
+            row = _row(shop, candidate, Check.VERIFIED, f"the same code as {known[code]}")
+            return row.model_copy(update={"params": {**row.params, **facts, "same": known[code]}})
+        began(Stage.RUN)
+        contestant = Contestant(
+            candidate.label,
+            shop.job.case_id,
+            "cpu",
+            lambda inputs, state: bound_code(built, inputs, state),
+            lambda case_id, inputs, state: shop.case(inputs, state, facts, case_id=case_id),
+            wrong.append,
+        )
+        contestant.check_second_draw(draws, shop.inputs, shop.state)
+        return _verified(shop, contestant, facts)
+    except VerificationError as error:
+        wrong += error.comparison or ()
+        if not wrong:
+            return failed(error, str(reached[-1]))
+        return wrong[0].model_copy(update={"case": shop.job.case_id, "note": str(error)})
+    except ModelError as error:
+        return failed(error, error.stage)
+    except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
+        return failed(error, str(reached[-1]))
+
+
+def _verified(shop: _Shop, contestant: Contestant, facts: Mapping[str, Any]) -> Row:
+    """Let the engine check the code on the first draw of the inputs."""
+    case, session = shop.case(shop.inputs, shop.state, facts), shop.session()
+    code = contestant.bind(shop.inputs, shop.state)
+    try:
+        with use_session(session):
+            return run_plan(make_plan(case, (contestant.name, code), {}), session).rows[0]
+    finally:
+        case.release()
+
+
+def _row(shop: _Shop, candidate: Candidate, check: Check, note: str) -> Row:
+    case = shop.case(shop.inputs, shop.state, {})
+    return Row(
+        case=case.id,
+        implementation=candidate.label,
+        role=Role.OURS,
+        check=check,
+        note=note,
+        params=case.params,
+        seed=case.seed,
+    )
+
+
+def _digest(built: Built) -> str:
+    """Tell one candidate's code from another's: what LLVM got, and for how many threads."""
+    text = f"{built.compiled.threads}\n{built.compiled.llvm_module}"
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+
+
+# --- measuring ----------------------------------------------------------------------------------------
+
+
+def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
+    codes: dict[str, Implementation] = {}
+    threads: dict[str, int] = {}
+    for candidate in job.candidates:
+        with shop.limited():
+            built = shop.build(candidate, partial(answers.begin, candidate))
+        codes[candidate.label] = bound_code(built, shop.inputs, shop.state)
+        threads[candidate.label] = built.compiled.threads
+    most = max(threads.values())
+    facts = {**job.facts, "threads": most, **({"openmp": str(loaded_openmp())} if most > 1 else {})}
+    case, session = shop.case(shop.inputs, shop.state, facts), shop.session(budget=job.budget)
+    ours, *others = codes
+    answers.begin(job.candidates[0], "measure")
+    try:
+        with use_session(session):
+            run_plan(make_plan(case, (ours, codes[ours]), {name: codes[name] for name in others}), session)
+    finally:
+        case.release()
+        for row in session.rows:
+            answers.row(row)
+
+
+def _alarm(seconds: float) -> None:
+    """Have the kernel end this process in so many seconds, whoever holds the interpreter then; 0 is never."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,0 +1,1 @@
+"""Words that every room needs: near names, lists, short forms of errors."""
