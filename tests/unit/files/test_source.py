@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kernelmark.errors import ManifestError, ScheduleError
-from kernelmark.manifest import source
+from kernelmark.files import source
 
 
 def _without_libyaml() -> ModuleType:
