@@ -5,8 +5,9 @@ The names below are loaded when first used, so that ``import kernelmark`` import
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
     from kernelmark.errors import VerificationError
@@ -42,22 +43,4 @@ __all__ = [
     "compare",
 ]
 
-_HOMES = {
-    "DistributedBenchContext": "kernelmark.launches",
-    "VerificationError": "kernelmark.errors",
-    "Work": "kernelmark.roofline",
-    "bench": "kernelmark.launches",
-    "bench_kernel": "kernelmark.timing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'kernelmark' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_HOMES.get(name, "kernelmark.harness")), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy(__name__)

@@ -51,7 +51,7 @@ class KernelmarkError(Exception):
 # --- what was asked for cannot be done as asked: exit code 2 -------------------------------------
 
 
-class UsageError(KernelmarkError):
+class UsageError(KernelmarkError, ValueError):
     """A call, option or declaration that no run could satisfy; found before anything runs."""
 
 

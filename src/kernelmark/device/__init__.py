@@ -5,10 +5,10 @@ Nothing here imports torch until a device is opened, so that the types can be na
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelmark.device.base import CacheSizes, Device, Flusher
+from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
     from kernelmark.device.accelerator import AcceleratorDevice
@@ -35,26 +35,4 @@ __all__ = [
     "resolve_device",
 ]
 
-_HOME = {
-    "AcceleratorDevice": "accelerator",
-    "CpuDevice": "cpu",
-    "CudaDevice": "cuda",
-    "FakeDevice": "fake",
-    "flush_verdict": "probe",
-    "is_out_of_memory": "memory",
-    "measure_probe": "probe",
-    "open_device": "select",
-    "probe_verdict": "probe",
-    "resolve_device": "select",
-}
-"""Public name → the module of this package that holds it."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__)

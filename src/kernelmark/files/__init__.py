@@ -1,1 +1,8 @@
-"""Files as every room reads and writes them: YAML whose values know their line, closed models, whole replacements."""
+"""Files: YAML with the line of each field, strict loading, atomic writing.
+
+The YAML half needs PyYAML and pydantic, and is imported by its own modules' names.
+"""
+
+from kernelmark.files.replacing import draft, replace
+
+__all__ = ["draft", "replace"]

@@ -5,8 +5,9 @@ Names load when first used: collecting cases needs the manifest and the registry
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
     from kernelmark.harness.case import Case, Workload, seed_of
@@ -40,36 +41,4 @@ __all__ = [
     "use_session",
 ]
 
-_HOME = {
-    "Case": "case",
-    "Comparison": "runner",
-    "Entry": "library",
-    "Implementation": "implementation",
-    "Library": "library",
-    "Plan": "plan",
-    "Planned": "plan",
-    "Runner": "runner",
-    "Session": "session",
-    "SessionOptions": "session",
-    "Unavailable": "implementation",
-    "Workload": "case",
-    "cases": "library",
-    "compare": "functions",
-    "current_session": "session",
-    "library_at": "library",
-    "make_plan": "plan",
-    "run_plan": "runner",
-    "seed_of": "case",
-    "use_session": "session",
-}
-"""Public name → the module of this package that holds it."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__)

@@ -25,6 +25,7 @@ from kernelmark.errors import (
 from kernelmark.harness.implementation import Implementation, Unavailable
 from kernelmark.harness.plan import Plan, Planned
 from kernelmark.records import Check, ControlResult, OutputCheck
+from kernelmark.text import first_line, in_short
 from kernelmark.verify import (
     InputGuard,
     StaleGuard,
@@ -192,8 +193,8 @@ def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> 
     except Exception as error:
         if is_out_of_memory(error):
             device.release_memory()
-            return _Expectation(note=f"the reference ran out of memory: {_first_line(error)}")
-        raise ImplementationError(f"{case.id}: the reference raised {_named(error)}") from error
+            return _Expectation(note=f"the reference ran out of memory: {first_line(error)}")
+        raise ImplementationError(f"{case.id}: the reference raised {in_short(error)}") from error
     changed = guard.changed()
     if changed:
         guard.restore()
@@ -254,10 +255,10 @@ def _call(finding: Finding, implementation: Implementation, checked: Checked, de
         if is_out_of_memory(error):
             device.release_memory()
             raised: VerificationError = DeviceMemoryError(
-                f"{case.id}: {name} ran out of memory: {_first_line(error)}"
+                f"{case.id}: {name} ran out of memory: {first_line(error)}"
             )
         else:
-            raised = ImplementationError(f"{case.id}: {name} raised {_named(error)}")
+            raised = ImplementationError(f"{case.id}: {name} raised {in_short(error)}")
         finding.fail(raised, cause=error)
     _look_beside(finding, case.id)
     _look_at_inputs(finding, checked)
@@ -352,7 +353,7 @@ def _call_on_other_values(
             private.restore()
     except Exception as error:  # noqa: BLE001 - an op may refuse values that were only permuted
         finding.notes.append(
-            f"not called on other values first: it raised {_named(error)} on permuted inputs"
+            f"not called on other values first: it raised {in_short(error)} on permuted inputs"
         )
     finally:
         checked.guard.restore()
@@ -376,13 +377,3 @@ def _summary(verdict: Verdict) -> str:
         return worst.message or verdict.message
     beyond = f"{worst.mismatched} of {worst.total} beyond {worst.tolerance}"
     return f"{worst.output}: worst error {worst.max_abs_error:.3g}, {beyond}"
-
-
-def _named(error: BaseException) -> str:
-    text = _first_line(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else ""

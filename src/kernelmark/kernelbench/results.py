@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernelmark.errors import RecordError, UsageError
+from kernelmark.files import replace
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.kernelbench.suite import Sizes
 from kernelmark.records import RECORDS_FILE, Record, StoredRun, read_run
@@ -153,9 +154,7 @@ def finish(out: Path, ended: str) -> None:
 
 def _write_header(out: Path, header: SuiteHeader) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    draft = out / f".{HEADER}.part"
-    draft.write_text(header.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    draft.replace(out / HEADER)
+    replace(out / HEADER, header.model_dump_json(indent=1) + "\n")
 
 
 def read_header(out: Path) -> SuiteHeader | None:

@@ -5,8 +5,9 @@ Names load when first used: parsing a command line needs no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
     from kernelmark.kernelfile.languages import Language
@@ -30,27 +31,4 @@ __all__ = [
     "write_pair",
 ]
 
-_HOME = {
-    "Baseline": "request",
-    "KernelRun": "run",
-    "Language": "languages",
-    "Parameter": "signature",
-    "Request": "request",
-    "Signature": "signature",
-    "benchmark": "run",
-    "parse_signature": "signature",
-    "parse_sweep": "sweep",
-    "run_sweep": "sweep",
-    "write_pair": "starting",
-}
-"""Public name → the module of this package that holds it."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__)

@@ -15,6 +15,7 @@ import torch
 from kernelmark.harness import Case, Implementation, Unavailable
 from kernelmark.kernelfile.reference import Reference, by_name, copied
 from kernelmark.kernelfile.request import Baseline
+from kernelmark.text import in_short
 
 __all__ = ["Compiled", "make_baselines"]
 
@@ -66,7 +67,7 @@ def _compile(workload: Any, reference: Reference) -> tuple[Implementation | Unav
         _call_once(baseline, workload)
         _call_once(baseline, workload)  # guards on what the first call made are compiled for in the second
     except Exception as error:  # noqa: BLE001 - eager works, so whatever this is comes from compiling
-        return Unavailable(f"torch.compile failed: {_first_line(error)}"), None
+        return Unavailable(f"torch.compile failed: {in_short(error)}"), None
     return baseline, Compiled()
 
 
@@ -134,8 +135,3 @@ def _call_once(implementation: Implementation, workload: Any) -> None:
     implementation.run()
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.files import draft
 from kernelmark.kernelfile.languages import LANGUAGES, LanguageEntry
 from kernelmark.kernelfile.request import Request
 
@@ -119,12 +120,8 @@ def _built(source: Path, compiler: Compiler) -> Path:
     library = _cache_folder() / key / f"{source.stem}.so"
     if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True)
-        draft = library.with_suffix(f".{os.getpid()}.part")
-        try:
-            _run(compiler.command(source, draft), source)
-            draft.replace(library)
-        finally:
-            draft.unlink(missing_ok=True)
+        with draft(library) as partial:
+            _run(compiler.command(source, partial), source)
     return library
 
 

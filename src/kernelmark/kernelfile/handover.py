@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernelmark.files import replace
 from kernelmark.kernelfile.request import Request
 
 __all__ = [
@@ -99,6 +100,4 @@ class SecondCheck:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file that is there completely or not at all."""
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(value), encoding="utf-8")
-    draft.replace(path)
+    replace(path, json.dumps(value))

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernelmark.errors import KernelmarkError
 from kernelmark.kernelfile.handover import Job, Outcome
+from kernelmark.text import message_of
 
 __all__ = ["Orders", "ended", "serve"]
 
@@ -61,9 +61,7 @@ def ended(error: BaseException, notes: dict[str, list[str]] | None = None) -> Ou
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it called sys.exit({error.code!r})"
-    if isinstance(error, KernelmarkError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+    return message_of(error)
 
 
 def _let_go() -> None:

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from kernelmark.errors import KernelmarkError
 from kernelmark.harness import Implementation, Unavailable
 from kernelmark.models.state import State, cloned, plain_inputs
+from kernelmark.text import in_short
 from torchsched.backend import Backend
 from torchsched.building import Built
 from torchsched.failures import Stage, failure
@@ -115,7 +116,7 @@ def through_torch_compile(
         if (own := _own_error(error)) is not None:
             raise own from error
         raise failure(
-            Stage.IMPORT, f"torch.compile failed on {type(model).__name__}", diagnostics=_named(error)
+            Stage.IMPORT, f"torch.compile failed on {type(model).__name__}", diagnostics=in_short(error)
         ) from error
     count = len(backend.subgraphs)
     if count == 0:
@@ -145,7 +146,7 @@ def compiled_by_inductor(model: torch.nn.Module, state: State) -> Function | Una
         _call_once(function, state)
         _call_once(function, state)  # guards on what the first call made are compiled for in the second
     except Exception as error:  # noqa: BLE001 - eager works, so whatever this is comes from compiling
-        return Unavailable(f"torch.compile failed: {_named(error)}")
+        return Unavailable(f"torch.compile failed: {in_short(error)}")
     return function
 
 
@@ -166,8 +167,3 @@ def _own_error(error: BaseException | None) -> KernelmarkError | None:
 
 def _detached(leaf: Any) -> Any:
     return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
-
-
-def _named(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kernelmark.errors import ModelFileError
+from kernelmark.text import in_short
 from torchsched.failures import Stage, failure
 from torchsched.ingress.imported import type_of
 from torchsched.signature import TensorType
@@ -176,10 +177,9 @@ def _answer(model: torch.nn.Module, inputs: Sequence[Any]) -> Any:
         with torch.no_grad():
             return model(*inputs)
     except Exception as error:
-        text = str(error).strip().partition("\n")[0]
         raise ModelFileError(
             f"PyTorch itself cannot run {type(model).__name__} on these inputs, so there is no answer to compare with"
-            f" ({type(error).__name__}: {text}); give it other sizes or another --dtype"
+            f" ({in_short(error)}); give it other sizes or another --dtype"
         ) from error
 
 

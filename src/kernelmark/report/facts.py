@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from kernelmark.records import Cache, DeviceRecord, Environment, ProbeReading, Protocol, StoredRun
+from kernelmark.text import counted
 from kernelmark.units import format_bytes, format_time, significant
 
 __all__ = ["device_text", "probe_text", "run_facts"]
@@ -26,8 +27,8 @@ def device_text(device: DeviceRecord) -> str:
     place = device.kind if device.index is None else f"{device.kind}:{device.index}"
     parts = [
         place,
-        _counted(device.cores, "core"),
-        _counted(device.threads, "thread"),
+        counted(device.cores, "core"),
+        counted(device.threads, "thread"),
         f"capability {device.capability}" if device.capability else "",
         f"driver {device.driver}" if device.driver else "",
         f"{format_bytes(device.memory_bytes)} of memory" if device.memory_bytes else "",
@@ -90,7 +91,3 @@ def _protocol(protocol: Protocol) -> str:
         f" {significant(protocol.sample_ms, 3)} ms of samples ({counts})"
         f" after {significant(protocol.warmup_ms, 3)} ms of warm-up."
     )
-
-
-def _counted(number: int | None, thing: str) -> str:
-    return "" if number is None else f"{number} {thing}{'' if number == 1 else 's'}"

@@ -16,6 +16,7 @@ from kernelmark.report.notes import row_notes
 from kernelmark.report.params import param_texts
 from kernelmark.report.plain import one_line, visible
 from kernelmark.report.remarks import check_counts, remarks
+from kernelmark.text import counted
 from kernelmark.units import TimeScale, format_percent, significant
 
 __all__ = ["code", "escape", "escape_line", "markdown_report", "table"]
@@ -92,11 +93,11 @@ def _opening(run: StoredRun) -> Iterator[str]:
     else:
         cases = {(row.op, row.case) for row in run.rows}
         counts = ", ".join(f"{count} {check}" for check, count in check_counts(run.rows).items())
-        yield f"**{_counted(len(run.rows), 'row')}** of {_counted(len(cases), 'case')}: {counts}."
+        yield f"**{counted(len(run.rows), 'row')}** of {counted(len(cases), 'case')}: {counts}."
     found = remarks(run)
     if found:
         yield (
-            f"**{_counted(len(found), 'thing')} to look at before believing the numbers:**"
+            f"**{counted(len(found), 'thing')} to look at before believing the numbers:**"
             f" {', '.join(dict.fromkeys(remark.subject for remark in found))} (see [Remarks](#remarks))."
         )
 
@@ -183,7 +184,3 @@ def _remarks(run: StoredRun) -> Iterator[str]:
         yield "Nothing in the record makes this run suspicious."
         return
     yield "\n".join(f"- **{remark.subject}**: {escape(remark.text)}" for remark in found)
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 from kernelmark.errors import RecordError
+from kernelmark.files import replace
 from kernelmark.records import StoredRun, read_run
 from kernelmark.report.console import console_report, plain_text
 from kernelmark.report.csv_ import csv_report
@@ -62,18 +61,7 @@ def write_report(path: Path, text: str) -> Path:
             # a device or a pipe such as /dev/stdout is written to, never replaced
             path.write_text(text, encoding="utf-8", newline="\n")
         else:
-            _replace(path.resolve(), text)
+            replace(path.resolve(), text)
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror}; choose another place") from error
     return path
-
-
-def _replace(target: Path, text: str) -> None:
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
-        draft.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from kernelmark.errors import ProfileError
+from kernelmark.files import replace
 from kernelmark.records import DeviceRecord
 from kernelmark.roofline.model import Profile
 from kernelmark.roofline.places import calibration_folder
@@ -56,14 +55,10 @@ def store_calibration(profile: Profile, device: DeviceRecord) -> Path:
         ProfileError: it cannot be written.
     """
     path = calibration_file(device)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(dump_profile(profile), encoding="utf-8")
-        os.replace(partial, path)
+        replace(path, dump_profile(profile))
     except OSError as error:
-        with suppress(OSError):  # the first error is the one to tell
-            partial.unlink(missing_ok=True)
         raise ProfileError(
             f"the calibration cannot be kept in {path.parent}: {error.strerror}; set XDG_CACHE_HOME to a"
             " folder that can be written"

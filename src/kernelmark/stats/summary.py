@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
 from kernelmark.records import Statistics
+from kernelmark.text import counted
 
 __all__ = ["drift", "summarise"]
 
@@ -62,12 +63,11 @@ def drift(first: Sequence[int | float], second: Sequence[int | float]) -> float 
 
 def _notes(ordered: Sequence[int | float]) -> tuple[str, ...]:
     count = len(ordered)
-    plural = "" if count == 1 else "s"
     notes = []
     if count < _FOR_SPREAD:
-        notes.append(f"{count} sample{plural}: no standard deviation (needs {_FOR_SPREAD})")
+        notes.append(f"{counted(count, 'sample')}: no standard deviation (needs {_FOR_SPREAD})")
     if count < _FOR_TAILS:
-        notes.append(f"{count} sample{plural}: no p10 and p90 (need {_FOR_TAILS})")
+        notes.append(f"{counted(count, 'sample')}: no p10 and p90 (need {_FOR_TAILS})")
     if count >= _FOR_SPREAD and ordered[0] == ordered[-1]:
         notes.append(f"all {count} samples are equal: the clock is too coarse to show their spread")
     return tuple(notes)

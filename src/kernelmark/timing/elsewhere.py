@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError, KernelmarkError, TimingError
+from kernelmark.files import draft
 from kernelmark.process import death_in_words, importing_the_same
 from kernelmark.timing.passes import opened
 from kernelmark.timing.sending import receive, send
@@ -102,10 +103,9 @@ def answer(folder: str) -> None:
             given = function(request)
         except Exception as error:  # noqa: BLE001 - raised again by the process that asked
             given = error
-    draft = Path(folder) / f"{_ANSWER}.part"
-    if send(given, draft):  # an error, or a result, that does not pickle is told in words
-        send(TimingError(f"{type(given).__name__}: {given}"), draft)
-    draft.replace(Path(folder) / _ANSWER)
+    with draft(Path(folder) / _ANSWER) as partial:
+        if send(given, partial):  # an error, or a result, that does not pickle is told in words
+            send(TimingError(f"{type(given).__name__}: {given}"), partial)
 
 
 def note_of(conflict: InstrumentConflictError) -> str:

@@ -6,9 +6,9 @@ tolerances import no torch, so an op library can name them anywhere; the rest lo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kernelmark.lazy import lazy
 from kernelmark.verify.declarations import (
     Custom,
     Declaration,
@@ -60,30 +60,4 @@ __all__ = [
     "vacuous",
 ]
 
-_HOME = {
-    "InputGuard": "guards",
-    "StaleGuard": "stale",
-    "Unwritten": "poisoning",
-    "Verdict": "verdict",
-    "apart_from": "poisoning",
-    "check_outputs": "verdict",
-    "compare": "numerics",
-    "detached_copy": "structure",
-    "differing": "guards",
-    "poison": "poisoning",
-    "run_controls": "controls",
-    "untouched": "poisoning",
-    "unwritten": "poisoning",
-    "vacuous": "controls",
-}
-"""Public name → the module of this package that holds it."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__)

@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from kernelmark.text import counted, first_line
+
 __all__ = ["Conduct"]
 
 _WATCHED = (
@@ -84,12 +86,12 @@ class Conduct:
         left = set(sys._current_frames()) - self._threads
         if left and (left := left - _of_compilers()):
             return (
-                f"left {_counted(len(left), 'thread')} behind that {_verb(len(left))} still alive when its call"
+                f"left {counted(len(left), 'thread')} behind that {_verb(len(left))} still alive when its call"
                 " had returned; what goes on after a call is not in its time, so join it before returning"
             )
         if self._counting and self._started[0]:
             return (
-                f"started {_counted(self._started[0], 'thread')} while it was called; what goes on beside a"
+                f"started {counted(self._started[0], 'thread')} while it was called; what goes on beside a"
                 " call can end after it, so nothing vouches for its time"
             )
         return ""
@@ -257,7 +259,7 @@ def _read(setting: Callable[[], Any]) -> Any:
     try:
         return setting()
     except RuntimeError as error:
-        return str(error).partition("\n")[0]
+        return first_line(error)
 
 
 def _of_dynamo() -> dict[str, Any]:
@@ -352,10 +354,6 @@ def _work_of_others(known: frozenset[int]) -> int:
             except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not tell
                 continue
     return total
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _verb(number: int) -> str:

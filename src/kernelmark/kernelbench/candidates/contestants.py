@@ -14,6 +14,7 @@ from kernelmark.kernelbench.candidates.conduct import Conduct
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
 from kernelmark.kernelbench.candidates.problem import Problem, in_mode
 from kernelmark.models.state import Kept
+from kernelmark.text import in_short
 from kernelmark.verify import check_outputs
 from torchsched.ingress import make_model
 
@@ -84,7 +85,7 @@ def _inductor(problem: Problem) -> Implementation | Unavailable:
         given = function(*drawn)  # guards on what the first call made are compiled for in the second
         verdict = check_outputs(given, problem.answer(*problem.draws.now()), problem.declaration)
     except Exception as error:  # noqa: BLE001 - eager works, so whatever this is comes from compiling
-        return Unavailable(f"torch.compile failed: {_named(error)}")
+        return Unavailable(f"torch.compile failed: {in_short(error)}")
     if not verdict.passed:
         return Unavailable(f"its answer is not eager's: {' '.join(verdict.message.split())}")
     return _implementation(function, problem.kept, problem, "torch inductor")
@@ -95,8 +96,8 @@ def raising_its_own(error: Exception, case_id: str) -> KernelmarkError:
     if isinstance(error, KernelmarkError):
         return error
     if is_out_of_memory(error):
-        return DeviceMemoryError(f"{case_id}: {CANDIDATE} ran out of memory: {_named(error)}")
-    return ImplementationError(f"{case_id}: {CANDIDATE} raised {_named(error)}")
+        return DeviceMemoryError(f"{case_id}: {CANDIDATE} ran out of memory: {in_short(error)}")
+    return ImplementationError(f"{case_id}: {CANDIDATE} raised {in_short(error)}")
 
 
 def _implementation(
@@ -123,8 +124,3 @@ def _implementation(
         breach=breach,
         backend=backend,
     )
-
-
-def _named(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

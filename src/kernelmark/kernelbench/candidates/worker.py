@@ -40,6 +40,7 @@ from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import READY, TIMED, Outcome
 from kernelmark.kernelfile.jobs import ended
 from kernelmark.models.state import Kept
+from kernelmark.text import in_short
 from kernelmark.timing import Budget, open_timer
 
 __all__ = ["status_of", "work"]
@@ -179,8 +180,7 @@ def _problem(job: Job, device: str) -> Problem:
     except UsageError as error:
         raise UsageError(f"the problem cannot be run: {error}") from error
     except Exception as error:
-        text = str(error).strip().partition("\n")[0]
-        raise UsageError(f"{job.problem}: its own Model raised {type(error).__name__}: {text}") from error
+        raise UsageError(f"{job.problem}: its own Model raised {in_short(error)}") from error
 
 
 def _case(job: Job, problem: Problem) -> Case:

@@ -5,8 +5,9 @@ Names load when first used: parsing a command line needs no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
     from kernelmark.models.tuning.found import Found, Line
@@ -15,15 +16,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Line", "TuneRequest", "tune_model"]
 
-_HOME = {"Found": "found", "Line": "found", "TuneRequest": "request", "tune_model": "run"}
-"""Public name → the module of this package that holds it."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__)

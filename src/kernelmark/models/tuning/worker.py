@@ -28,6 +28,7 @@ from kernelmark.models.tuning.jobs import Answers, CheckJob, MeasureJob, read_jo
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.models.two_draws import Contestant, Draws, draw_twice
 from kernelmark.records import Check, Role, Row
+from kernelmark.text import message_of
 from kernelmark.timing import Budget
 from kernelmark.verify import Exact
 from torchsched.building import BuildOptions, Built, build
@@ -187,7 +188,7 @@ def _checked(
         answers.begin(candidate, stage)
 
     def failed(error: Exception, at: str) -> Row:
-        note = str(error) if isinstance(error, KernelmarkError) else f"{type(error).__name__}: {error}"
+        note = message_of(error)
         row = _row(shop, candidate, Check.FAILED, note if note.startswith(at) else f"{at}: {note}")
         text = None if isinstance(error, KernelmarkError) else "".join(traceback.format_exception(error))
         return row.model_copy(update={"params": {**row.params, "stage": at}, "traceback": text})
