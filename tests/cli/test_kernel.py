@@ -180,7 +180,7 @@ def _alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--num-trials=0",), "at least 3"),
+        (("--num-trials=0",), "at least 4"),
         (("--nope=1",), "--nope=1: neither an option nor a parameter"),
         (("--num-trial=4",), "num-trial is no option"),
         (("--d",), "--d has no value"),
@@ -253,7 +253,7 @@ def test_the_line_that_init_prints_runs(
     line = kernel("--init", language, "new", folder=tmp_path).stdout.splitlines()[1].replace("1024", "64")
     program, subcommand, *rest = shlex.split(line)
     assert (program, subcommand) == ("kernelmark", "kernel")
-    quick = ("--num-trials=3", "--num-warmup=0", "--cache=warm")
+    quick = ("--num-trials=4", "--num-warmup=0", "--cache=warm")
     done = kernel(*rest, *options, *quick, folder=tmp_path)
     missing = told not in ("verified", "interpreter")
     assert done.code == (3 if missing else 0), done.stderr

@@ -15,6 +15,7 @@ from kernelmark.errors import KernelmarkError, UsageError
 from kernelmark.kernelfile.languages import Language
 from kernelmark.kernelfile.request import TIMING_METHODS, Baseline, Request, parse_baselines
 from kernelmark.records import Cache
+from kernelmark.units import format_ratio
 
 __all__ = ["kernel"]
 
@@ -57,8 +58,10 @@ def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Conte
 
 @click.command(cls=_Kernel)
 @click.argument("solution", metavar="SOLUTION", type=click.Path(path_type=Path))
-@click.option("--ref", type=click.Path(path_type=Path), help="File with reference(**kwargs).")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Folder for benchmark.md and the run.")
+@click.option("--ref", type=click.Path(path_type=Path), help="Required: file with reference(**kwargs).")
+@click.option(
+    "--output-dir", type=click.Path(path_type=Path), help="Required: folder for benchmark.md and the run."
+)
 @click.option(
     "--implementation",
     "--backend",
@@ -80,7 +83,12 @@ def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Conte
     " devices, host_time elsewhere.",
 )
 @click.option("--num-warmup", default=5, show_default=True, help="Untimed rounds of each variant.")
-@click.option("--num-trials", default=100, show_default=True, help="Samples of each variant.")
+@click.option(
+    "--num-trials",
+    default=100,
+    show_default=True,
+    help="Samples of each variant; an even number that divides into 5 to 25 blocks.",
+)
 @click.option("--discard-first", default=1, show_default=True, help="Further rounds that are not kept.")
 @click.option("--prewarm-calls", default=1, show_default=True, help="Calls before anything is checked.")
 @click.option("--ptr-size", default=0, show_default=True, help="Elements of each buffer; 0 infers it.")
@@ -190,19 +198,24 @@ def _init(language: Language, folder: Path, values: dict[str, str]) -> None:
 def _sweep(request: Request, texts: tuple[str, ...]) -> None:
     from kernelmark.kernelfile.sweep import Point, parse_sweep, run_sweep
 
+    points: list[Point] = []
+
     def tell(point: Point) -> None:
+        points.append(point)
         size = " ".join(f"{name}={value}" for name, value in point.values.items())
         outcome = point.found["outcome"] + (" (kept from before)" if point.kept else "")
-        ratios = (
-            f"{each['baseline']} {each['paired']:.3f} {each['verdict']}" for each in point.found["speedups"]
-        )
-        click.echo(f"{size}: {', '.join([outcome, *ratios])}")
+        click.echo(f"{size}: {'; '.join([outcome, *map(_speedup, point.found['speedups'])])}")
 
     try:
         run_sweep(request, parse_sweep(texts), command=tuple(sys.argv), told=tell)
     finally:
-        if (request.output_dir / "sweep.md").exists():
+        if points:
             click.echo(f"the table and the plot are {request.output_dir / 'sweep.md'}")
+
+
+def _speedup(told: dict[str, Any]) -> str:
+    ratio = format_ratio(told["paired"], told["low"], told["high"])
+    return f"{ratio} times as fast as {told['baseline']} ({told['verdict']})"
 
 
 def _inferred(facts: dict[str, Any]) -> list[str]:

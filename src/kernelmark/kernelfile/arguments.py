@@ -21,8 +21,14 @@ def scalars_of(request: Request, signature: Signature) -> dict[str, Any]:
     """Read the scalars of ``solve`` from the command line's values.
 
     Raises:
-        UsageError: one is missing, of another type, or out of range.
+        UsageError: one is missing, of another type, or out of range, or a buffer is given a value.
     """
+    for each in signature.pointers:
+        if each.name in request.values:
+            raise UsageError(
+                f"--{each.name}={request.values[each.name]}: {each.name} is a buffer of solve(); what it holds is"
+                f" drawn from --seed, or given by shapes() of {request.ref.name}"
+            )
     missing = [each.name for each in signature.scalars if each.name not in request.values]
     if missing:
         raise UsageError(

@@ -78,7 +78,7 @@ def _flashinfer(workload: Any, reference: Reference) -> Implementation | Unavail
         return Unavailable(f"{reference.path.name}: reference() takes no baseline")
 
     def function(**kwargs: Any) -> Any:
-        return reference.function(baseline="flashinfer", **kwargs)
+        return reference.function(**{**kwargs, "baseline": "flashinfer"})
 
     baseline = _implementation(function, workload, reference, "flashinfer")
     try:

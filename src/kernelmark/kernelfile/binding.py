@@ -37,6 +37,27 @@ class Bound:
     notes: dict[str, list[str]] = field(default_factory=dict)
     compiled: Compiled | None = None
 
+    def read_beside(self) -> str:
+        """Say beside which buffers the solution reads, where its answer holds NaN from there; blank without."""
+        ours = self.plan.ours.implementation
+        assert isinstance(ours, Implementation)  # the solution is never unavailable here
+
+        def call() -> None:
+            if ours.reset is not None:
+                ours.reset()
+            self.own.call()
+
+        try:
+            names = self.own.canaries.readers(
+                call, {name: self.own.kwargs[name] for name in self.own.outputs}
+            )
+        except Exception:  # noqa: BLE001 - it is known to be wrong already; this only looks for the reason
+            return ""
+        return names and (
+            f"its NaN come from beside {names}: it reads outside that buffer, and the guards there hold NaN; compare"
+            " its loop bounds with the sizes of the buffers"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Workload:

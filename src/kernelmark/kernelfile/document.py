@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from kernelmark.kernelfile.request import MIN_SAMPLES
 from kernelmark.kernelfile.run import KernelRun
 from kernelmark.records import Role, Row
 from kernelmark.report import check_lines, write_report
@@ -193,9 +192,6 @@ def _times(rows: Sequence[Row], told: dict[str, Any]) -> Iterator[str]:
             lines.append((f"{label} (ms)", *(_ms(variants[name].get(key)) for name in names)))
         lines.append(("samples", *(str(variants[name].get("samples", "")) for name in names)))
     yield _table(("", *(code(name) for name in names)), lines)
-    few = [name for name in names if variants[name].get("samples", MIN_SAMPLES) < MIN_SAMPLES]
-    if few:
-        yield f"**Warning**: fewer than {MIN_SAMPLES} samples of {', '.join(few)}; these times mean little."
 
 
 def _speedup_table(speedups: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from kernelmark.errors import UsageError
+from kernelmark.text.near import suggestion
 
 __all__ = ["Accepted", "names_in_python", "require_known"]
 
@@ -20,19 +20,23 @@ __all__ = ["Accepted", "names_in_python", "require_known"]
 class Accepted:
     """The names that the functions of one Python file take.
 
-    ``mentioned`` are the texts in the file, which count where a function takes ``**kwargs``: it can only
-    know a name that it spells out.
+    ``anything`` says that a function hands its ``**kwargs`` on to where its source does not show what is read
+    from them, so that every name may mean something.
     """
 
-    explicit: frozenset[str]
-    mentioned: frozenset[str]
+    names: frozenset[str]
+    anything: bool = False
 
     def __contains__(self, name: object) -> bool:
-        return name in self.explicit or name in self.mentioned
+        return self.anything or name in self.names
 
 
 def names_in_python(path: Path, functions: Iterable[str], *, required: Iterable[str]) -> Accepted:
     """Read which names ``functions`` of the file ``path`` take.
+
+    A function takes its parameters, and of its ``**kwargs`` what it reads from them: ``kwargs["M"]``,
+    ``kwargs.get("M")``, ``"M" in kwargs``, and what a function of the same file takes that it calls with
+    ``**kwargs``. One that uses them in any other way takes every name; one that never uses them takes none.
 
     Raises:
         UsageError: the file cannot be parsed, or lacks a ``required`` function.
@@ -42,16 +46,76 @@ def names_in_python(path: Path, functions: Iterable[str], *, required: Iterable[
     except (SyntaxError, ValueError) as error:
         where = f"{path}:{getattr(error, 'lineno', None) or 1}"
         raise UsageError(f"{where}: this is no Python: {error}") from error
-    _require_functions(tree, path, required)
-    wanted = set(functions)
-    explicit, open_ended = set[str](), False
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in wanted:
-            given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-            explicit |= {each.arg for each in given}
-            open_ended = open_ended or node.args.kwarg is not None
-    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    return Accepted(frozenset(explicit), frozenset(texts if open_ended else ()))
+    bound = _bound(tree)
+    missing = [name for name in required if name not in bound]
+    if missing:
+        raise UsageError(f"{path} defines no {' and no '.join(f'{name}(**kwargs)' for name in missing)}")
+    defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    return _taken([name for name in functions if name in bound], defined)
+
+
+def _taken(wanted: list[str], defined: Mapping[str, ast.FunctionDef]) -> Accepted:
+    names, anything, seen = set[str](), False, set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name not in defined:  # imported, or called in a way that does not show what it is
+            anything = True
+        elif name not in seen:
+            seen.add(name)
+            given = defined[name].args
+            names |= {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+            if given.kwarg is not None:
+                read, passed_to, other = _uses(defined[name], given.kwarg.arg)
+                names, anything = names | read, anything or other
+                wanted += passed_to
+    return Accepted(frozenset(names), anything)
+
+
+def _uses(function: ast.FunctionDef, kwargs: str) -> tuple[set[str], list[str], bool]:
+    """Give which names are read from ``kwargs``, which functions get all of them, and whether they have other uses."""
+    read, passed_to = set[str](), list[str]()
+    uses = understood = 0
+    for node in ast.walk(function):
+        match node:
+            case ast.Name(id=used) if used == kwargs:
+                uses += 1
+            case (
+                ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=str(text)))
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=used), attr="get" | "pop" | "setdefault"),
+                    args=[ast.Constant(value=str(text)), *_],
+                )
+                | ast.Compare(
+                    left=ast.Constant(value=str(text)),
+                    ops=[ast.In() | ast.NotIn()],
+                    comparators=[ast.Name(id=used)],
+                )
+            ) if used == kwargs:
+                understood += 1
+                read.add(text)
+            case ast.Call(func=called, keywords=keywords):
+                for each in keywords:
+                    if each.arg is None and isinstance(each.value, ast.Name) and each.value.id == kwargs:
+                        understood += 1
+                        passed_to.append(called.id if isinstance(called, ast.Name) else "")
+    return read, passed_to, uses > understood
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Give the names that the file binds."""
+    bound = {
+        name.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name in node.targets
+        if isinstance(name, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            bound |= {alias.asname or alias.name for alias in node.names}
+    return bound
 
 
 def require_known(values: Mapping[str, str], sources: Mapping[str, Accepted | frozenset[str]]) -> None:
@@ -63,30 +127,12 @@ def require_known(values: Mapping[str, str], sources: Mapping[str, Accepted | fr
     known = {
         name: None
         for source in sources.values()
-        for name in sorted(source.explicit if isinstance(source, Accepted) else source)
+        for name in sorted(source.names if isinstance(source, Accepted) else source)
     }
     for name, value in values.items():
         if any(name in source for source in sources.values()):
             continue
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"; did you mean --{near[0]}?" if near else f"; there are {', '.join(known) or 'none'}"
+        hint = suggestion(f"--{name}", (f"--{each}" for each in known), there_are="they take")
         raise UsageError(
-            f"--{name}={value}: neither an option nor a parameter of {' or '.join(sources)}{hint}"
+            f"--{name}={value}: neither an option nor a parameter of {' or '.join(sources)}; {hint}"
         )
-
-
-def _require_functions(tree: ast.Module, path: Path, required: Iterable[str]) -> None:
-    bound = {
-        name.id if isinstance(name, ast.Name) else ""
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for name in node.targets
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.ImportFrom | ast.Import):
-            bound |= {alias.asname or alias.name for alias in node.names}
-    missing = [name for name in required if name not in bound]
-    if missing:
-        raise UsageError(f"{path} defines no {' and no '.join(f'{name}(**kwargs)' for name in missing)}")

@@ -5,8 +5,6 @@ Both draw the same values from the same seed, since both come here. Nothing of t
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from kernelmark.kernelfile.arguments import scalars_of, signature_of
 from kernelmark.kernelfile.buffers import infer_sizes
 from kernelmark.kernelfile.ctype import number
 from kernelmark.kernelfile.languages import LANGUAGES, Language
-from kernelmark.kernelfile.reference import Reference, Tolerances, tolerances_of
+from kernelmark.kernelfile.reference import Reference, Tolerances, accepted, tolerances_of
 from kernelmark.kernelfile.request import Request
 from kernelmark.kernelfile.solutions import LibrarySolution, ModuleSolution, Solution
 from kernelmark.verify import Elementwise, Exact
@@ -34,7 +32,7 @@ class Prepared:
     tolerances: Tolerances
     solution: Solution
     extra: dict[str, Any]
-    """Values that only the reference takes."""
+    """The command line's values for the reference; what the solution is called with comes before them."""
     inferred: frozenset[str]
     """Buffers whose size was guessed, which may therefore be larger than the answer."""
     facts: dict[str, Any]
@@ -61,15 +59,17 @@ def prepare(request: Request, library: Path | None, device: str) -> Prepared:
     if library is not None:
         signature = signature_of(request)
         scalars = scalars_of(request, signature)
-        sizes = infer_sizes(signature, scalars, reference.shapes(scalars), request.ptr_size)
+        told = reference.shapes({**_values(request), **scalars})
+        sizes = infer_sizes(signature, scalars, told, request.ptr_size)
         facts |= {"buffers": sizes.describe(), "buffers_from": sizes.how}
         inferred = sizes.inferred
         solution: Solution = LibrarySolution(library, signature, scalars, sizes, device)
-        names = {each.name for each in signature.parameters}
+        told_otherwise = {each.name for each in signature.parameters}
     else:
         solution = ModuleSolution(request.solution, _values(request), device)
-        names = set()
-    extra = _only_for_the_reference(request, reference.function, names)
+        told_otherwise = set()
+    extra = accepted(reference.function, _values(request))
+    extra = {name: value for name, value in extra.items() if name not in told_otherwise}
     return Prepared(reference, tolerances, solution, extra, inferred, facts)
 
 
@@ -102,14 +102,3 @@ def device_of(request: Request) -> str:
 
 def _values(request: Request) -> dict[str, Any]:
     return {name: number(text) for name, text in request.values.items()}
-
-
-def _only_for_the_reference(
-    request: Request, function: Callable[..., Any], known: set[str]
-) -> dict[str, Any]:
-    explicit = inspect.signature(function).parameters
-    return {
-        name: value
-        for name, value in _values(request).items()
-        if name not in known and (name in explicit or known)
-    }

@@ -6,8 +6,10 @@ It looks at no file's content and imports no torch.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,17 +19,26 @@ from typing import Any
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.languages import Language, choose_language
 from kernelmark.records import Cache
+from kernelmark.text.near import suggestion
 
 __all__ = ["SOLUTION", "TIMING_METHODS", "Baseline", "Request", "parse_baselines"]
 
 SOLUTION = "solution"
 """The name of the solution's row."""
 
-MIN_SAMPLES = 3
-"""Fewer say nothing about spread."""
+FEWEST_TRIALS = 4
+"""Two passes in each of two blocks, without which nothing is known about spread."""
+_BLOCKS, _MOST_BLOCKS, _FEWEST_BLOCKS = 10, 25, 5
+"""How many blocks a comparison should have, and between which bounds it may have another number so that the
+samples divide evenly: the interval is over blocks, and around each of their passes the instrument is started and
+stopped."""
 
 TIMING_METHODS = {"cuda_event": "device_events", "host_time": "host"}
 """The names of kernel-benchmark scripts → ours. Our own names stand for themselves."""
+
+
+_ARCH = re.compile(r"auto|native|all(-major)?|(sm|compute|lto)_\d+[af]?")
+_DEVICE = re.compile(r"[a-z]+(:\d+)?")
 
 
 class Baseline(StrEnum):
@@ -78,7 +89,7 @@ class Request:
         implementation: A language, or ``auto``.
         baselines: What to compare with.
         timing_method: ``None`` for ``cuda_event`` on CUDA devices and ``host_time`` on others.
-        num_trials: Samples of each variant; rounded up so that all blocks have as many.
+        num_trials: Samples of each variant; a number that divides into blocks of two equal passes.
         discard_first: Rounds after the warm-up whose readings are not kept.
         prewarm_calls: Calls on other values, before anything is checked.
         ptr_size: Elements of each buffer of ``solve``; 0 infers it.
@@ -123,8 +134,10 @@ class Request:
         object.__setattr__(self, "values", {name: str(value) for name, value in self.values.items()})
         for name, least in _LEAST.items():
             _require_count(name, getattr(self, name), least)
+        _require_blocks(self.num_trials)
         for name in ("atol", "rtol"):
             _require_tolerance(name, getattr(self, name))
+        self._require_words()
         if not self.timeout_s > 0 or math.isinf(self.timeout_s):
             raise UsageError(f"--timeout={self.timeout_s}: give a number of seconds above 0")
         for path, what in ((self.solution, "SOLUTION"), (self.ref, "--ref")):
@@ -133,6 +146,29 @@ class Request:
         if self.solution.resolve() == self.ref.resolve():
             raise UsageError(f"SOLUTION and --ref are the same file, {self.ref}; nothing would be compared")
         object.__setattr__(self, "implementation", choose_language(self.implementation, self.solution).value)
+
+    def _require_words(self) -> None:
+        """Refuse names that nothing here bears, before anything is built."""
+        from kernelmark.timing.timers import TIMERS
+
+        methods = (*TIMING_METHODS, *(entry.name for entry in TIMERS))
+        if self.timing_method is not None and self.timing_method not in methods:
+            near = suggestion(self.timing_method, methods, there_are="there are")
+            raise UsageError(f"--timing-method={self.timing_method}: there is no such instrument; {near}")
+        if not _ARCH.fullmatch(self.arch):
+            raise UsageError(f"--arch={self.arch}: give an architecture such as sm_90 or sm_90a, or auto")
+        if not _DEVICE.fullmatch(self.device):
+            raise UsageError(f"--device={self.device}: give a device such as cpu, cuda or cuda:1, or auto")
+        blank = [name for name, value in self.values.items() if not value.strip()]
+        if blank:
+            raise UsageError(f"--{blank[0]}= has no value; write --{blank[0]}=VALUE")
+
+    @property
+    def blocks(self) -> int:
+        """Into how many blocks the trials divide."""
+        found = _blocks_of(self.num_trials)
+        assert found is not None  # it is refused otherwise
+        return found
 
     @property
     def language(self) -> Language:
@@ -169,7 +205,7 @@ class Request:
 
 _LEAST = {
     "num_warmup": 0,
-    "num_trials": MIN_SAMPLES,
+    "num_trials": FEWEST_TRIALS,
     "discard_first": 0,
     "prewarm_calls": 0,
     "ptr_size": 0,
@@ -182,6 +218,27 @@ def _require_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         option = f"--{name.replace('_', '-')}"
         raise UsageError(f"{option}={value}: give a whole number of at least {least}")
+
+
+def _blocks_of(trials: int) -> int | None:
+    """Give the number of blocks, as near ten as can be, into which ``trials`` divide; ``None`` where none will do."""
+    pairs, odd = divmod(trials, 2)
+    if odd:
+        return None
+    fitting = [each for each in range(min(_FEWEST_BLOCKS, pairs), _MOST_BLOCKS + 1) if pairs % each == 0]
+    return min(fitting, key=lambda each: (abs(each - _BLOCKS), -each), default=None)
+
+
+def _require_blocks(trials: int) -> None:
+    if _blocks_of(trials) is not None:
+        return
+    below = next((each for each in range(trials, FEWEST_TRIALS - 1, -1) if _blocks_of(each)), None)
+    above = next(each for each in itertools.count(trials) if _blocks_of(each))
+    nearest = " or ".join(str(each) for each in (below, above) if each is not None)
+    raise UsageError(
+        f"--num-trials={trials}: the samples are taken in {_FEWEST_BLOCKS} to {_MOST_BLOCKS} blocks of two equal"
+        f" passes, and {trials} do not divide into such; the nearest that do are {nearest}"
+    )
 
 
 def _require_tolerance(name: str, value: float | None) -> None:

@@ -111,15 +111,17 @@ def _prepare(request: Request) -> Path | None:
     if entry.interface == "library":
         signature = signature_of(request)
         sources[f"solve() in {request.solution.name}"] = frozenset(e.name for e in signature.scalars)
-        # with **kwargs a reference takes anything; here only what it names itself counts
-        sources[f"reference() in {request.ref.name}"] = takes_reference.explicit
+        sources[f"reference() in {request.ref.name}"] = takes_reference
         require_known(request.values, sources)
         scalars_of(request, signature)
         library = find_library(request)
     else:
-        functions = ("setup", "run_kernel")
-        sources[request.solution.name] = names_in_python(request.solution, functions, required=functions)
-        sources[request.ref.name] = takes_reference
+        # what run_kernel takes comes from setup
+        required = ("setup", "run_kernel")
+        sources[f"setup() in {request.solution.name}"] = names_in_python(
+            request.solution, ("setup",), required=required
+        )
+        sources[f"reference() in {request.ref.name}"] = takes_reference
         require_known(request.values, sources)
         if entry.package is not None and importlib.util.find_spec(entry.package) is None:
             raise UnavailableError(

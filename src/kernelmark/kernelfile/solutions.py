@@ -18,6 +18,7 @@ from kernelmark.errors import CrashedError, UsageError
 from kernelmark.harness.loading import load_module
 from kernelmark.kernelfile.buffers import Sizes, fill
 from kernelmark.kernelfile.canaries import Canaries
+from kernelmark.kernelfile.names import names_in_python
 from kernelmark.kernelfile.reference import accepted
 from kernelmark.kernelfile.signature import Signature
 
@@ -76,7 +77,9 @@ class LibrarySolution:
         """
         made = self.data(seed)
         for each in self.signature.pointers:
-            made.kwargs[each.name] = made.canaries.around(each.name, made.kwargs[each.name])
+            made.kwargs[each.name] = made.canaries.around(
+                each.name, made.kwargs[each.name], written=each.is_output
+            )
         try:
             solve = ctypes.CDLL(str(self.library.resolve())).solve
         except (OSError, AttributeError) as error:
@@ -127,6 +130,13 @@ class ModuleSolution:
         except Exception as error:
             raise CrashedError(f"{self.path.name}: {type(error).__name__}: {error}") from error
         kwargs, outputs = self._unpack(made)
+        takes = names_in_python(self.path, ("setup",), required=())
+        for name in kwargs:
+            if name in self.values and name not in takes:
+                raise self._error(
+                    f"gives {name} itself and takes no {name}, so that --{name}={self.values[name]} would be ignored;"
+                    " let it take the value, or leave the option away"
+                )
         return Ready(kwargs, outputs, lambda: run_kernel(**kwargs))
 
     def _unpack(self, made: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -6,8 +6,8 @@ It prints nothing of its own and writes no report: statistics, verdict and repor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from kernelmark.errors import VerificationError
 from kernelmark.harness import Session, SessionOptions, run_plan, use_session
 from kernelmark.kernelfile.handover import FACTS, READY, TIMED, Job, Outcome, write_json
 from kernelmark.kernelfile.jobs import Orders, ended, serve
@@ -16,7 +16,8 @@ from kernelmark.timing import Budget, open_timer
 
 __all__ = ["budget_of", "timer_for", "work"]
 
-_BLOCKS = 10
+_WHATEVER_MS = 1e12
+"""No budget of time, thirty years: a count was asked for, and nothing is to be said of a budget that nobody gave."""
 
 Notes = dict[str, list[str]]
 
@@ -83,6 +84,13 @@ def _compare(job: Job, seed: Callable[[], int] | None, session: Session, notes: 
         bound.compiled.start()
     try:
         run_plan(bound.plan, session)
+    except VerificationError as error:
+        # the solution gave an answer, and it, or a baseline's, is wrong
+        beside = bound.read_beside() if type(error) is VerificationError else ""
+        if beside:
+            notes.setdefault(SOLUTION, []).append(beside)
+            error.args = (f"{error}\n{beside}",)
+        raise
     finally:
         told = bound.compiled.note() if bound.compiled is not None else None
         if told:
@@ -100,11 +108,13 @@ def _compare(job: Job, seed: Callable[[], int] | None, session: Session, notes: 
 
 
 def budget_of(request: Request) -> Budget:
-    """Give the exact counts that were asked for; a round whose reading is not kept is one more warm-up round."""
-    return replace(
-        Budget(blocks=_BLOCKS),
+    """Give the exact counts that were asked for, whatever they cost; a round that is not kept is one more warm-up."""
+    return Budget(
+        sample_ms=_WHATEVER_MS,
+        prepare_ms=_WHATEVER_MS,
         min_count=request.num_trials,
         max_count=request.num_trials,
+        blocks=request.blocks,
         warmup_count=request.num_warmup + request.discard_first,
     )
 

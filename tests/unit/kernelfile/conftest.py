@@ -49,7 +49,7 @@ def asked(tmp_path: Path, write: Callable[[str, str], Path]) -> Callable[..., Re
         given = {
             "device": "cpu",
             "implementation": "torch",
-            "num_trials": 3,
+            "num_trials": 4,
             "num_warmup": 0,
             "cache": "warm",
         }

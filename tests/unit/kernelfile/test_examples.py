@@ -48,7 +48,7 @@ def language_of(path: Path) -> Language | None:
 
 def request_for(path: Path, out: Path, **options) -> Request:
     values = dict(VALUES[path.parent.name])
-    quick = {"num_trials": 3, "num_warmup": 0, "cache": "warm", "isolation": False}
+    quick = {"num_trials": 4, "num_warmup": 0, "cache": "warm", "isolation": False}
     given = {**quick, "implementation": language_of(path), **options}
     return Request(path, path.with_name("reference.py"), out, values=values, **given)
 

@@ -32,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(write, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KernelRun]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    quick = {"num_trials": 3, "num_warmup": 0, "cache": "warm", "isolation": False, "compile": True}
+    quick = {"num_trials": 4, "num_warmup": 0, "cache": "warm", "isolation": False, "compile": True}
     # -O0 compiles fastest
     quick |= {"compile_flags": ("-O0",)}
 
@@ -64,6 +64,30 @@ extern "C" void solve(const double* x, double* out, int n, double s, bool flag) 
 }"""
     reference = "def reference(x, out, s, flag, **kwargs):\n    return x * s if flag else x * 0\n"
     assert run(source, reference, n=8, s="2.5", flag="true").rows[0].check is Check.VERIFIED
+
+
+@pytest.mark.spec("K2")
+@pytest.mark.parametrize("reads", ['kwargs["M"]', 'kwargs.get("M", 0)', "scale(**kwargs)"])
+def test_a_value_that_only_the_reference_takes_reaches_its_open_arguments(run, reads: str) -> None:
+    reference = f"def scale(M, **kwargs):\n    return M\ndef reference(**kwargs):\n    return kwargs['x'] * ({reads})\n"
+    assert run(SCALE, reference, n=8, M=2).rows[0].check is Check.VERIFIED
+    with pytest.raises(VerificationError):
+        run(SCALE, reference, n=8, M=3)
+
+
+def test_a_value_that_only_shapes_takes_reaches_it(run) -> None:
+    shaped = f"def shapes(n, M):\n    return {{'x': (M, n // M), 'out': (M, n // M)}}\n{TWICE}"
+    assert run(SCALE, shaped, n=8, M=2).facts["buffers"] == {"x": "2×4", "out": "2×4"}
+
+
+def test_a_buffer_takes_no_value_from_the_command_line(run) -> None:
+    with pytest.raises(UsageError, match="s is a buffer"):
+        run(
+            SCALE.replace("* x,", "* s,").replace("x[i]", "s[i]"),
+            "def reference(s, out, **kwargs):\n    return s * 2\n",
+            n=8,
+            s=3,
+        )
 
 
 def test_integers_and_bytes_are_exact(run) -> None:
@@ -143,10 +167,55 @@ extern "C" void solve(const float* x, float* out, int n) {{
     assert all(row.timing is None for row in raised.value.comparison.rows)
 
 
-def test_what_is_read_beside_a_buffer_shows_in_the_answer(run) -> None:
-    source = SCALE.replace("2 * x[i]", "x[i] + x[i + 1] - x[i + 1] + x[i]")
-    with pytest.raises(VerificationError, match="1 of 64"):
-        run(source, TWICE, n=64)
+@pytest.mark.parametrize(
+    ("loop", "value", "side"),
+    [
+        ("int i = 0; i <= n; ++i", "2 * x[i]", "4 bytes after the end of out"),
+        ("int i = 0; i < n + 64; ++i", "x[i]", "256 bytes after the end of out"),
+        ("int i = 0; i <= n; ++i", "i < n ? 2 * x[i] : 1.0f", "4 bytes after the end of out"),
+        ("int i = -1; i < n; ++i", "2 * x[i]", "4 bytes before the start of out"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["float", "double", "int", "short", "unsigned char"])
+def test_a_value_carried_from_one_guard_to_another_is_found(
+    run, loop: str, value: str, side: str, kind
+) -> None:
+    """An off-by-one loop reads one guard and writes another: were they equal, nothing would seem to change."""
+    source = (
+        f'extern "C" void solve(const {kind}* x, {kind}* out, int n) {{ for ({loop}) out[i] = {value}; }}'
+    )
+    side = side.replace("4 bytes", "[0-9]+ bytes").replace("256 bytes", "[0-9]+ bytes")
+    reference = TWICE if "2 *" in value else "def reference(x, out, **kwargs):\n    return x.clone()\n"
+    with pytest.raises(OutOfBoundsError, match=side):
+        run(source, reference, n=64)
+
+
+@pytest.mark.parametrize("kind", ["float", "long long"])
+def test_an_update_in_place_that_runs_over_is_found(run, kind: str) -> None:
+    """Twice a NaN is that NaN; twice the other guard is something else."""
+    source = f'extern "C" void solve({kind}* x, int n) {{ for (int i = 0; i <= n; ++i) x[i] *= 2; }}'
+    reference = 'inout = ("x",)\ndef reference(x, **kwargs):\n    x *= 2\n'
+    with pytest.raises(OutOfBoundsError, match="after the end of x"):
+        run(source, reference, n=64)
+
+
+def test_what_is_read_beside_a_buffer_shows_in_the_answer_and_is_told_as_that(run) -> None:
+    source = SCALE.replace("const float* x,", "const float* x, const float* y,").replace(
+        "2 * x[i]", "x[i] + x[i + 1]"
+    )
+    source = source.replace("x[i + 1];", "x[i + 1] - x[i + 1] + x[i] + y[i] - y[i];")
+    reference = "def reference(x, out, **kwargs):\n    return x * 2\n"
+    with pytest.raises(
+        VerificationError, match=r"1 of 64(.|\n)*NaN come from beside x: it reads outside"
+    ) as raised:
+        run(source, reference, n=64)
+    assert any("come from beside x" in note for note in raised.value.comparison.rows[0].notes)
+
+
+def test_nan_of_a_solution_s_own_are_not_blamed_on_a_guard(run) -> None:
+    with pytest.raises(VerificationError) as raised:
+        run(SCALE.replace("2 * x[i]", "i ? 2 * x[i] : 0.0f / 0.0f"), TWICE, n=64)
+    assert "beside" not in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", ["bool", "double", "unsigned char", "long long"])

@@ -10,16 +10,32 @@ from kernelmark.kernelfile.names import names_in_python, require_known
 SETUP = """
 raise RuntimeError("this file must not be run")
 def setup(M, *, d=1, **kwargs):
+    if "flag" in kwargs:
+        build(M, **kwargs)
     return kwargs["N"] + kwargs.get("eps", 1)
+def build(M, K): ...
 def other(hidden): ...
 """
 
 
-def test_names_are_those_of_the_functions_and_those_that_a_file_spells_out(write) -> None:
+def test_names_are_parameters_and_what_a_function_reads_from_its_open_arguments(write) -> None:
     accepted = names_in_python(write("s.py", SETUP), ("setup",), required=("setup",))
-    assert all(name in accepted for name in ("M", "d", "N", "eps"))
+    assert accepted.names == {"M", "d", "N", "eps", "flag", "K"}
     assert "hidden" not in accepted
-    assert "K" not in accepted
+
+
+@pytest.mark.parametrize(
+    ("body", "anything"),
+    [
+        ("return kwargs", True), ("return build(**kwargs)", True), ("return len(kwargs)", True),
+        ("return [kwargs[each] for each in 'MN']", True), ("return kwargs['M']", False), ("return 1", False),
+        ("return setup(**kwargs)", False),
+    ],
+)  # fmt: skip
+def test_open_arguments_used_in_a_way_that_shows_no_names_take_every_name(write, body: str, anything) -> None:
+    """Those that are never used take none, so that a typing error is still found."""
+    text = f"from elsewhere import build\ndef setup(**kwargs):\n    {body}\n"
+    assert ("Z" in names_in_python(write("s.py", text), ("setup",), required=())) is anything
 
 
 def test_without_open_arguments_only_the_named_ones_count(write) -> None:
@@ -42,11 +58,12 @@ def test_a_file_that_lacks_something_is_refused(write, text: str, told: str) -> 
 
 def test_an_imported_or_assigned_function_is_there(write) -> None:
     path = write("s.py", "from elsewhere import setup\nrun_kernel = print\n")
-    names_in_python(path, (), required=("setup", "run_kernel"))
+    accepted = names_in_python(path, ("setup",), required=("setup", "run_kernel"))
+    assert accepted.anything  # what an imported one takes, its own file says
 
 
 def test_a_name_that_nobody_takes_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean --seq_len"):
+    with pytest.raises(UsageError, match="did you mean '--seq_len'"):
         require_known({"seqlen": "1"}, {"solve()": frozenset({"seq_len", "M"})})
-    with pytest.raises(UsageError, match="there are M, seq_len"):
+    with pytest.raises(UsageError, match="they take: --M, --seq_len"):
         require_known({"Q": "1"}, {"solve()": frozenset({"seq_len", "M"})})

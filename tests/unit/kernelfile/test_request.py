@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.languages import Language, choose_language
 from kernelmark.kernelfile.request import Baseline, Request, parse_baselines
 from kernelmark.kernelfile.worker import budget_of
+from kernelmark.timing.budget import Counts, counts
 
 Asked = Callable[..., Request]
+
+
+@pytest.fixture(scope="module")
+def two_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("pair")
+    for name in ("k.py", "r.py"):
+        (folder / name).write_text("")
+    return folder / "k.py", folder / "r.py"
 
 
 @pytest.mark.spec("K5")
@@ -64,10 +77,13 @@ def test_a_language_that_does_not_fit_the_file_is_refused(asked: str, file: str,
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("num_trials", 0, "--num-trials=0: give a whole number of at least 3"),
-        ("num_trials", 2, "at least 3"), ("num_warmup", -1, "at least 0"), ("prewarm_calls", -1, "at least 0"),
+        ("num_trials", 0, "--num-trials=0: give a whole number of at least 4"),
+        ("num_trials", 2, "at least 4"), ("num_warmup", -1, "at least 0"), ("prewarm_calls", -1, "at least 0"),
         ("ptr_size", -1, "at least 0"), ("atol", -1.0, "at least 0"), ("rtol", float("nan"), "at least 0"),
         ("timeout_s", 0.0, "above 0"), ("seed", -1, "at least 0"),
+        ("timing_method", "nope", "no such instrument; there are: cuda_event"),
+        ("timing_method", "cuda_evnt", "did you mean 'cuda_event'"), ("arch", "", "--arch=: give an architecture"),
+        ("arch", "hopper", "sm_90"), ("device", "", "--device=: give a device"), ("values", {"N": " "}, "no value"),
     ],
 )  # fmt: skip
 def test_bad_values_are_refused(asked: Asked, name: str, value: float, told: str) -> None:
@@ -91,6 +107,28 @@ def test_the_names_of_the_scripts_and_ours_mean_the_same_timers(asked: Asked) ->
     assert found == ["device_events", "host", "cupti", None]
 
 
-def test_counts_become_an_exact_budget(asked: Asked) -> None:
-    budget = budget_of(asked(num_trials=40, num_warmup=7, discard_first=2))
-    assert (budget.min_count, budget.max_count, budget.warmup_count) == (40, 40, 9)
+@given(trials=st.integers(4, 2000), estimate_ns=st.floats(1, 1e12), prepare_ns=st.floats(0, 1e12))
+def test_the_trials_asked_for_are_the_samples_taken_or_the_nearest_are_named(
+    two_files: tuple[Path, Path], trials: int, estimate_ns: float, prepare_ns: float
+) -> None:
+    def taken(count: int) -> Counts:
+        asked = Request(*two_files, "out", implementation="torch", num_trials=count)  # type: ignore[arg-type]
+        return counts(estimate_ns, prepare_ns, budget_of(asked))
+
+    try:
+        found = taken(trials)
+    except UsageError as error:
+        below, above = map(int, re.findall(r"(\d+)", str(error).rpartition("are")[2]))
+        assert below < trials < above
+        for between in {*range(below + 1, above)} - {trials}:
+            with pytest.raises(UsageError, match=f"are {below} or {above}"):
+                taken(between)
+        assert taken(below).samples == below
+        assert taken(above).samples == above
+    else:
+        assert (found.samples, found.notes) == (trials, ())
+        assert found.blocks >= min(5, trials // 2)
+
+
+def test_rounds_that_are_not_kept_are_warm_up_rounds(asked: Asked) -> None:
+    assert budget_of(asked(num_warmup=7, discard_first=2)).warmup_count == 9

@@ -235,6 +235,27 @@ def test_a_reference_that_does_not_fit_is_an_error_of_use(run, body: str, told: 
         run(reference=f"def reference(x, out, **kwargs):\n    {body}\n")
 
 
+@pytest.mark.spec("K2")
+@pytest.mark.spec("K5")
+def test_values_reach_the_open_arguments_of_setup_and_of_the_reference(run) -> None:
+    text = solution("torch.mul(x, 2, out=out)").replace("def setup(N=64, **kwargs)", "def made(N)")
+    text += "\ndef setup(**kwargs):\n    return made(**kwargs)\n"
+    reference = "def reference(**kwargs):\n    return kwargs['x'] * (kwargs['N'] / 4)\n"
+    assert run(text, reference, values={"N": "8"}).rows[0].outputs[0].shape == (8,)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [({"alpha": "2"}, "neither an option nor a parameter"), ({"x": "2"}, r"setup\(\) gives x itself")],
+)
+def test_a_value_that_would_be_ignored_is_refused(run, values: dict[str, str], told: str) -> None:
+    text = solution("torch.mul(x, 2, out=out)").replace(
+        "def run_kernel(x, out)", "def run_kernel(x, out, alpha=1)"
+    )
+    with pytest.raises(UsageError, match=told):
+        run(text, values=values)
+
+
 def test_an_output_whose_old_value_matters_is_declared_and_restored_before_each_call(run) -> None:
     reference = 'inout = ("out",)\ndef reference(x, out, **kwargs):\n    out += x\n'
     found = run(solution("out.add_(x)", setup="out.fill_(1)"), reference)

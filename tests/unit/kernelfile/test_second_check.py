@@ -132,7 +132,7 @@ extern "C" void solve(const float* x, float* out, int n) {
     def run(bad: str):
         paths = (write("k.cpp", source.replace("BAD", bad)), write("ref.py", reference))
         quick = {
-            "num_trials": 3,
+            "num_trials": 4,
             "num_warmup": 0,
             "cache": "warm",
             "compile": True,

@@ -46,7 +46,7 @@ def test_the_pair_runs_at_once(language: Language, tmp_path: Path, monkeypatch: 
         values={"M": "16", "N": "33"},
         implementation=language.value,
         device="cpu",
-        num_trials=3,
+        num_trials=4,
         cache="warm",  # type: ignore[arg-type]
         isolation=False,
         compile=language is Language.CPP,
