@@ -66,15 +66,28 @@ class ScaleOp:
         return x.mul_(self.factor)
 """
 CASES = """\
+import torch
+
 from kernelmark.harness.library import Entry
+from kernelmark.verify import Exact
 
 
 class Workload:
+    def __init__(self, call):
+        self.call = call
+
+    def gen_inputs(self):
+        specs = [self.call.tensors.get(name) for name in self.call.signature]
+        return tuple(s and torch.ones(s.shape, dtype=getattr(torch, s.dtype)) for s in specs)
+
+    def verification(self):
+        return Exact()
+
     def reference(self, x, offset):
         return x * 2 if offset is None else x * 2 + offset
 
 
-ENTRIES = {"ScaleOp": Entry(lambda call: Workload())}
+ENTRIES = {"ScaleOp": Entry(Workload)}
 """
 BENCH = """\
 import kernelmark as bench
@@ -200,6 +213,7 @@ def test_validate_runs_every_level_and_says_how_much_each_checked(run: Run) -> N
     assert [line.split(maxsplit=2) for line in result.stdout.splitlines()] == [
         ["schema", "ok", "files: 1"],
         ["signature", "ok", "ops: 1"],
+        ["workload", "ok", "calls: 3"],
         ["shape", "ok", "calls: 3"],
         ["dtype", "ok", "calls: 3"],
         ["bench", "ok", "files: 1"],
@@ -249,7 +263,7 @@ def test_what_a_level_finds_is_an_exit_code_of_one_with_the_place(
     assert result.exit_code == 1, result.output
     assert message in result.stdout
     assert f"{level:<10} " in result.stdout
-    others = {"signature", "shape", "dtype", "bench"} - {level}
+    others = {"signature", "workload", "shape", "dtype", "bench"} - {level}
     assert not any(line.startswith(tuple(others)) for line in result.stdout.splitlines())
 
 
@@ -261,13 +275,40 @@ def test_what_could_not_be_checked_is_a_visible_note_and_no_failure(run: Run, pr
     assert "ScaleOp-wide-float32: note: outputs not checked: the reference does not run" in result.stdout
 
 
-def test_an_op_without_an_entry_is_a_note_at_the_levels_that_need_its_reference(
-    run: Run, project: Path
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('ENTRIES = {"ScaleOp": Entry(Workload)}', "ENTRIES = {}", "ScaleOp has no entry in lib_of_test_"),
+        ("self.call = call", "self.rows = call.dims['R']", "_cases.py:9: the entry raised KeyError: 'R'"),
+        (
+            "def verification",
+            "def verify",
+            "_cases.py:7: the entry built Workload, which has no verification()",
+        ),
+        (
+            "return Exact()",
+            "return 0.01",
+            "_cases.py:7: verification() gave 0.01; it must give one of Exact,",
+        ),
+        ("return Exact()", "return self.tolerance", "_cases.py:16: verification() raised AttributeError"),
+        (
+            "torch, s.dtype",
+            "torch, 'float64'",
+            "gen_inputs() gives x as float64[2, 3]; the manifest says float16",
+        ),
+        ("def reference(self", "def model(self", "the reference is None; give the workload a reference"),
+    ],
+)
+def test_a_library_whose_cases_cannot_run_is_not_ok(
+    run: Run, project: Path, old: str, new: str, message: str
 ) -> None:
-    _spoil_cases(project, 'ENTRIES = {"ScaleOp": Entry(lambda call: Workload())}', "ENTRIES = {}")
-    result = run("validate", "--level", "shape")
-    assert "shape      ok          calls: 0, notes: 3" in result.stdout
-    assert "outputs not checked: ScaleOp has no entry in " in result.stdout
+    _spoil_cases(project, old, new)
+    result = run("validate")
+    assert result.exit_code == 1, result.output
+    assert message in result.stdout
+    workload, shape = (line for line in result.stdout.splitlines() if line.startswith(("workload", "shape")))
+    assert "errors: " in workload
+    assert "calls: 0" not in shape or "not checked" in shape
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import ConfigError
 from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
 from kernelmark.manifest.foreign import importing
-from kernelmark.manifest.levels import Level, LevelResult, Severity
+from kernelmark.manifest.levels import Level, LevelResult, Severity, check_files
 from kernelmark.manifest.spec import TensorDecl
 
 __all__ = ["ops"]
@@ -93,7 +93,7 @@ def validate(
     Exits with 1 if a level has an error. What a level could not check is told, and is no error.
     """
     library = _library(project)
-    schema = _schema(library)
+    schema = check_files(library.manifest)
     if schema.errors:
         _write_result(schema, library, err=True)
         context.exit(ExitCode.USAGE)
@@ -122,50 +122,48 @@ def _importable(library: LibraryConfig) -> Iterator[None]:
         sys.path.remove(str(library.root))
 
 
-def _schema(library: LibraryConfig) -> LevelResult:
-    from kernelmark.manifest.levels import schema
-
-    return schema.check(library.manifest)
-
-
 def _run_levels(library: LibraryConfig, asked: Sequence[Level]) -> list[LevelResult]:
-    from kernelmark.manifest.levels import bench, dtype, shape, signature
-    from kernelmark.manifest.levels.structure import References
+    from kernelmark.manifest.levels.benchmarks import check_benchmarks
+    from kernelmark.manifest.levels.signature import check_classes, import_ops
+    from kernelmark.manifest.levels.workloads import check_dtypes, check_shapes, check_workloads
 
     manifest = load_manifest(library.manifest)
-    references = cache(lambda: References(_reference_for(library)))
+    workloads = cache(lambda: _workloads(library))
     table: dict[Level, Callable[[], LevelResult]] = {
-        Level.SIGNATURE: lambda: signature.check(manifest, signature.import_ops(library.ops)),
-        Level.SHAPE: lambda: shape.check(manifest, references()),
-        Level.DTYPE: lambda: dtype.check(manifest, references()),
-        Level.BENCH: lambda: bench.check(manifest, library),
+        Level.SIGNATURE: lambda: check_classes(manifest, import_ops(library.ops)),
+        Level.WORKLOAD: lambda: check_workloads(manifest, workloads()),
+        Level.SHAPE: lambda: check_shapes(manifest, workloads()),
+        Level.DTYPE: lambda: check_dtypes(manifest, workloads()),
+        Level.BENCH: lambda: check_benchmarks(manifest, library),
     }
     return [check() for level, check in table.items() if level in asked]
 
 
-def _reference_for(library: LibraryConfig) -> Callable[[WorkloadCall], Any]:
+def _workloads(library: LibraryConfig) -> Any:
     from kernelmark.harness.library import library_at
-    from kernelmark.manifest.levels.structure import NotRun
+    from kernelmark.manifest.levels.workloads import Source, Workloads
+    from kernelmark.verify import require_reference
 
     with importing(library.cases, lambda what: ConfigError(f"[tool.kernelmark] cases: {what}")):
         entries = library_at(library.root).entries
 
-    def reference_for(call: WorkloadCall) -> Any:
-        entry = entries.get(call.op)
-        if entry is None:
-            return NotRun(f"{call.op} has no entry in {library.cases}")
-        return getattr(entry.build(call), "reference", None)
+    def source_of(op: str) -> Source | None:
+        entry = entries.get(op)
+        return None if entry is None else Source(entry.build, entry.inputs)
 
-    return reference_for
+    def require(workload: Any) -> None:
+        require_reference(workload.verification(), getattr(workload, "reference", None))
+
+    return Workloads(source_of, library.cases, library.root, require)
 
 
 def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
     if run is None:
         return []
-    from kernelmark.manifest.levels import coverage
+    from kernelmark.manifest.levels.benchmarks import check_coverage
     from kernelmark.records import read_run
 
-    return [coverage.check(load_manifest(library.manifest), read_run(run))]
+    return [check_coverage(load_manifest(library.manifest), read_run(run))]
 
 
 # --- rendering ------------------------------------------------------------------------------------
@@ -173,7 +171,8 @@ def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
 
 def _write_result(result: LevelResult, library: LibraryConfig, *, err: bool = False) -> None:
     """Write one line for the level, then one for each finding: errors before notes."""
-    outcome = f"errors: {len(result.errors)}" if result.errors else "ok"
+    outcome = "ok" if result.checked or not result.findings else "not checked"
+    outcome = f"errors: {len(result.errors)}" if result.errors else outcome
     notes = f", notes: {len(result.notes)}" if result.notes else ""
     click.echo(f"{result.level:<10} {outcome:<11} {result.what}: {result.checked}{notes}", err=err)
     for finding in (*result.errors, *result.notes):

@@ -12,11 +12,11 @@ from types import ModuleType
 
 from kernelmark.errors import ConfigError
 from kernelmark.manifest.foreign import import_foreign
-from kernelmark.manifest.levels.finding import Finding, Level, LevelResult
+from kernelmark.manifest.levels import Finding, Level, LevelResult
 from kernelmark.manifest.spec import Manifest, OpSpec
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 
-__all__ = ["check", "import_ops"]
+__all__ = ["check_classes", "import_ops"]
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -31,7 +31,7 @@ def import_ops(name: str) -> ModuleType:
     return import_foreign(name, lambda what: ConfigError(f"[tool.kernelmark] ops = {name!r}: {what}"))
 
 
-def check(manifest: Manifest, ops: ModuleType) -> LevelResult:
+def check_classes(manifest: Manifest, ops: ModuleType) -> LevelResult:
     """Compare every op with its class, and the module's classes with the manifest."""
     findings = [finding for spec in manifest.ops.values() for finding in _op(spec, ops)]
     findings += _undeclared(manifest, ops)

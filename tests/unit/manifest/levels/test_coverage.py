@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernelmark.manifest import Manifest
-from kernelmark.manifest.levels import coverage
+from kernelmark.manifest.levels.benchmarks import check_coverage
 from kernelmark.records import (
     Cache,
     Check,
@@ -70,14 +70,14 @@ def _stored(folder: Path, *rows: Row, verify_only: bool = False) -> StoredRun:
 
 @pytest.mark.spec("T38")
 def test_a_run_that_measured_every_case_covers_the_manifest(manifest: Manifest, tmp_path: Path) -> None:
-    result = coverage.check(manifest, _stored(tmp_path, *map(_row, (FIRST, SECOND, THIRD))))
+    result = check_coverage(manifest, _stored(tmp_path, *map(_row, (FIRST, SECOND, THIRD))))
     assert (result.checked, result.what, result.findings) == (3, "cases measured", ())
 
 
 @pytest.mark.spec("T38")
 def test_a_case_without_a_time_is_named_with_the_reason(manifest: Manifest, tmp_path: Path) -> None:
     failed = _row(SECOND, check=Check.FAILED, timing=None, note="off by 3")
-    result = coverage.check(manifest, _stored(tmp_path, _row(FIRST), failed))
+    result = check_coverage(manifest, _stored(tmp_path, _row(FIRST), failed))
     assert result.checked == 1
     assert [(e.where.rpartition(" ")[2], e.message) for e in result.errors] == [
         (SECOND, "not measured: mylib failed: off by 3"),
@@ -89,18 +89,18 @@ def test_a_case_is_measured_if_any_of_its_rows_has_a_time(manifest: Manifest, tm
     missing = _row(
         FIRST, implementation="vendor", role=Role.BASELINE, check=Check.UNAVAILABLE, timing=None, note="n"
     )
-    assert coverage.check(manifest, _stored(tmp_path, missing, _row(FIRST))).checked == 1
+    assert check_coverage(manifest, _stored(tmp_path, missing, _row(FIRST))).checked == 1
 
 
 def test_a_run_that_only_checked_measured_nothing(manifest: Manifest, tmp_path: Path) -> None:
-    result = coverage.check(manifest, _stored(tmp_path, _row(FIRST, timing=None), verify_only=True))
+    result = check_coverage(manifest, _stored(tmp_path, _row(FIRST, timing=None), verify_only=True))
     assert result.checked == 0
     assert result.errors[0].message == "not measured: the run only checked, it did not time"
 
 
 def test_a_case_that_the_manifest_no_longer_has_is_a_note(manifest: Manifest, tmp_path: Path) -> None:
     other = _row("quick-comparison", op=None)
-    result = coverage.check(manifest, _stored(tmp_path, _row("BmmFwdOp-gone-float16"), other))
+    result = check_coverage(manifest, _stored(tmp_path, _row("BmmFwdOp-gone-float16"), other))
     (note,) = result.notes
     assert (
         "measured case BmmFwdOp-gone-float16 of BmmFwdOp, which this manifest does not have" in note.message

@@ -8,8 +8,7 @@ import torch
 
 from kernelmark.errors import ConfigError
 from kernelmark.manifest import Manifest
-from kernelmark.manifest.levels import signature
-from kernelmark.manifest.levels.signature import import_ops
+from kernelmark.manifest.levels.signature import check_classes, import_ops
 
 INIT = "def __init__(self, dtype, transpose_b, rows, biased, tuned, out): ..."
 CALL = "def __call__(self, a, b, lengths, bias): ..."
@@ -28,7 +27,7 @@ def errors_of(manifest: Manifest) -> Errors:
     """Give what the level says of a module with this source."""
 
     def errors(source: str) -> list[str]:
-        result = signature.check(manifest, _module(source))
+        result = check_classes(manifest, _module(source))
         assert result.checked == 1
         assert result.findings == result.errors
         return [finding.message for finding in result.errors]
@@ -69,7 +68,7 @@ def test_a_torch_module_is_compared_by_its_forward(manifest: Manifest) -> None:
 
     module = ModuleType("mylib_ops")
     module.BmmFwdOp = BmmFwdOp  # pyright: ignore[reportAttributeAccessIssue]
-    (finding,) = signature.check(manifest, module).errors
+    (finding,) = check_classes(manifest, module).errors
     assert finding.message == (
         "BmmFwdOp.forward takes (a, b, bias, lengths), the manifest says (a, b, lengths, bias)"
     )
@@ -99,7 +98,7 @@ def test_an_op_that_takes_something_else_is_a_finding(errors_of: Errors, source:
 def test_a_class_that_python_cannot_describe_is_a_finding_and_no_crash(manifest: Manifest) -> None:
     module = ModuleType("mylib_ops")
     module.BmmFwdOp = dict  # pyright: ignore[reportAttributeAccessIssue]
-    (finding, *_) = signature.check(manifest, module).errors
+    (finding, *_) = check_classes(manifest, module).errors
     assert "dict" in finding.message
 
 
@@ -119,7 +118,7 @@ def test_a_class_that_the_manifest_lacks_is_a_finding(errors_of: Errors) -> None
 
 
 def test_a_finding_is_at_the_ops_place_in_the_manifest(manifest: Manifest) -> None:
-    (finding,) = signature.check(manifest, _module(_op(call=""))).errors
+    (finding,) = check_classes(manifest, _module(_op(call=""))).errors
     assert finding.where.endswith("gemm.yaml:3: ops.BmmFwdOp.inputs")
 
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernelmark.manifest.levels import Finding, Level, schema
+from kernelmark.manifest.levels import Finding, Level, check_files
 
 
 def test_a_whole_manifest_has_no_findings(folder: Path) -> None:
-    result = schema.check(folder)
+    result = check_files(folder)
     assert (result.level, result.checked, result.what, result.findings) == (Level.SCHEMA, 1, "files", ())
 
 
@@ -15,7 +15,7 @@ def test_every_problem_of_every_file_is_a_finding_with_its_place(folder: Path, g
         gemm.replace("mutates: [a]", "mutates: [x]").replace("{c: a}", "{c: y}")
     )
     (folder / "x.yaml").write_text("a: 1\na: 2")
-    result = schema.check(folder)
+    result = check_files(folder)
     assert [finding.where for finding in result.errors] == [
         f"{folder}/gemm.yaml:20: ops.BmmFwdOp.effects.mutates.0",
         f"{folder}/gemm.yaml:21: ops.BmmFwdOp.effects.aliases.c",
@@ -25,6 +25,6 @@ def test_every_problem_of_every_file_is_a_finding_with_its_place(folder: Path, g
 
 
 def test_a_missing_folder_is_a_finding(tmp_path: Path) -> None:
-    (finding,) = schema.check(tmp_path / "none").errors
+    (finding,) = check_files(tmp_path / "none").errors
     assert finding == Finding(Level.SCHEMA, str(tmp_path / "none"), finding.message)
     assert "no such folder" in finding.message

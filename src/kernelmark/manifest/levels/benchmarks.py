@@ -1,29 +1,32 @@
-"""Level ``bench``: every benchmark file calls ``bench.cases`` and ``bench.Runner``, and every op has a file.
+"""Levels ``bench`` and ``coverage``: which ops the benchmark files measure, and which cases a stored run measured.
 
-Reads the text of the files; nothing of theirs is imported.
+A benchmark file calls ``bench.cases`` and ``bench.Runner``, and every op has one. Reads the text of the files; nothing
+of theirs is imported.
 """
 
 from __future__ import annotations
 
 import ast
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelmark.manifest.config import LibraryConfig
+from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity
 from kernelmark.manifest.levels.bindings import UNKNOWN, FoundCall, calls_in
-from kernelmark.manifest.levels.finding import Finding, Level, LevelResult, Severity
 from kernelmark.manifest.spec import Manifest
-from kernelmark.text.near import suggestion
+from kernelmark.records import Row, StoredRun
+from kernelmark.text import suggestion
 
-__all__ = ["check"]
+__all__ = ["check_benchmarks", "check_coverage"]
 
 _REQUIRED = ("cases", "Runner")
 _NOT_BENCHMARKS = ("conftest.py", "__init__.py")
 
 
-def check(manifest: Manifest, library: LibraryConfig) -> LevelResult:
+def check_benchmarks(manifest: Manifest, library: LibraryConfig) -> LevelResult:
     """Look at every ``bench_*.py`` below the benchmarks folder, then for the ops that none of them names."""
     folder = library.benchmarks
     files = sorted(folder.rglob("bench_*.py")) if folder.is_dir() else []
@@ -137,3 +140,35 @@ def _unread(path: Path) -> Finding:
 
 def _finding(where: str, message: str) -> Finding:
     return Finding(Level.BENCH, where, message)
+
+
+def check_coverage(manifest: Manifest, run: StoredRun) -> LevelResult:
+    """Compare the manifest's cases with the run's rows; a case is measured if a row of it has a time."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in run.rows:
+        rows[row.case].append(row)
+    findings: list[Finding] = []
+    measured = 0
+    known: set[str] = set()
+    for spec in manifest.ops.values():
+        for row, case in spec.cases():
+            name = spec.call_id(row, case)
+            known.add(name)
+            if any(r.timing is not None for r in rows.get(name, ())):
+                measured += 1
+            else:
+                reason = _why_not(rows.get(name, []), run)
+                findings.append(Finding(Level.COVERAGE, f"{row.place}: {name}", f"not measured: {reason}"))
+    for name, found in rows.items():
+        if name not in known and found[0].op is not None:
+            message = f"{run.path} measured case {name} of {found[0].op}, which this manifest does not have"
+            findings.append(Finding(Level.COVERAGE, str(manifest.folder), message, Severity.NOTE))
+    return LevelResult(Level.COVERAGE, measured, "cases measured", tuple(findings))
+
+
+def _why_not(rows: list[Row], run: StoredRun) -> str:
+    if not rows:
+        return "the run has no row of it"
+    if run.header.protocol.verify_only:
+        return "the run only checked, it did not time"
+    return "; ".join(f"{row.implementation} {row.check.value}: {row.note}" for row in rows)

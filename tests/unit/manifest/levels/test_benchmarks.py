@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kernelmark.manifest import LibraryConfig, Manifest
-from kernelmark.manifest.levels import LevelResult, Severity, bench
+from kernelmark.manifest.levels import LevelResult, Severity
+from kernelmark.manifest.levels.benchmarks import check_benchmarks
 
 pytestmark = pytest.mark.spec("T38")
 
@@ -37,7 +38,7 @@ def check(manifest: Manifest, tmp_path: Path) -> Check:
         for name, content in files.items():
             (folder / f"{name}.py").write_text(content)
         root = tmp_path / "project"
-        return bench.check(manifest, LibraryConfig(root, "mylib", folder, "mylib.ops", "x", folder))
+        return check_benchmarks(manifest, LibraryConfig(root, "mylib", folder, "mylib.ops", "x", folder))
 
     return run
 
@@ -157,4 +158,4 @@ def test_a_folder_without_benchmarks_and_a_missing_one_are_findings(check: Check
     assert "no bench_*.py in it" in check().errors[0].message
     nowhere = Path("/nowhere/ops")
     config = LibraryConfig(Path("/nowhere"), "mylib", nowhere, "mylib.ops", "x", nowhere)
-    assert "no such folder" in bench.check(manifest, config).errors[0].message
+    assert "no such folder" in check_benchmarks(manifest, config).errors[0].message
