@@ -100,7 +100,7 @@ class Workloads:
             self.require(workload)
         except UsageError as error:
             return _Built(wrong=(where, str(error)))
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - foreign code, as where it is built
             return _Built(wrong=(self._raised_at(error, where), f"verification() raised {in_short(error)}"))
         built = _Built(workload, inputs=_inputs(workload, source))
         built.outputs = _outputs(workload, call)
