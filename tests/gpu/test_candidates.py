@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelmark.kernelbench.candidates.answers import look_at
 from kernelmark.kernelbench.candidates.finding import find_candidates
 from kernelmark.kernelbench.candidates.job import Baseline, Settings
 from kernelmark.kernelbench.candidates.judged import Judged
 from kernelmark.kernelbench.candidates.judging import Judging, judge
 from kernelmark.kernelbench.candidates.starting import starter_for
-from kernelmark.kernelbench.candidates.streams import after_call_on_cuda
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
 from kernelmark.prefork import Limits
+from kernelmark.verify.streams import after_call_on_cuda
 
 pytestmark = pytest.mark.gpu
 
@@ -86,7 +87,7 @@ def test_a_call_in_order_is_told_from_one_that_runs_ahead_and_one_that_is_not_jo
         call()
         torch.cuda.synchronize()
         a.normal_()
-        _, breach, _ = after_call_on_cuda(call, "")
+        _, breach, _ = after_call_on_cuda(call, look_at, "")
         assert words in breach if words else breach == "", (call, breach)
 
 

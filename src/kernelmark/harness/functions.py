@@ -38,6 +38,7 @@ def compare(
     inputs: tuple[Any, ...] = (),
     reference: Callable[..., Any] | None = None,
     verification: Any = None,
+    tolerance: Any = None,
     count_copies: bool = False,
     options: SessionOptions | None = None,
 ) -> Comparison:
@@ -49,7 +50,11 @@ def compare(
         inputs: What each callable gets; on the device that is to be measured.
         reference: Gives the expected result from ``inputs``. Without one nothing is checked, the rows say so
             and there is no ratio.
-        verification: How outputs are compared; ``Exact()`` where there is a reference.
+        verification: How outputs are compared, as a declaration of ``kernelmark.verify``; all outputs by
+            ``tolerance`` where there is a reference.
+        tolerance: How far outputs may be off: one number for the root mean square error over the answer's,
+            ``(atol, rtol)`` for each element by itself, or a rule such as ``Reduction(length)``. Nothing:
+            what ``kernelmark.verify.policy`` gives for the dtype.
         count_copies: Whether device-to-device copies inside a call count as work.
         options: Timer, budget, cache state, output folder; the device is that of the inputs.
 
@@ -75,7 +80,7 @@ def compare(
     session = Session(_on_device_of(inputs, options or SessionOptions()))
     outcome = "failed"
     with use_session(session):
-        declaration = verification if verification is not None else _default(reference)
+        declaration = _declaration(reference, verification, tolerance)
         case = Case(
             ours,
             partial(
@@ -94,12 +99,17 @@ def compare(
     return comparison
 
 
-def _default(reference: Callable[..., Any] | None) -> Any:
-    from kernelmark.verify import Exact, Unestablished
+def _declaration(reference: Callable[..., Any] | None, verification: Any, tolerance: Any) -> Any:
+    from kernelmark.verify import Exact, Policy, Unestablished, require_declaration, tolerances_of
 
-    if reference is None:
-        return Unestablished("no reference was given, so nothing was checked")
-    return Exact()
+    if verification is None:
+        asked = tolerances_of(tolerance, "tolerance")
+        if reference is None and not asked:
+            return Unestablished("no reference was given, so nothing was checked")
+        return Exact(Policy(asked=asked))
+    if tolerance is not None:
+        raise UsageError("compare() got verification and tolerance; the declaration takes the tolerance then")
+    return require_declaration(verification, "compare(verification=...)")
 
 
 def _on_device_of(inputs: tuple[Any, ...], options: SessionOptions) -> SessionOptions:

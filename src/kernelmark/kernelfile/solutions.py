@@ -17,10 +17,10 @@ import torch
 from kernelmark.errors import CrashedError, UsageError
 from kernelmark.harness.loading import load_module
 from kernelmark.kernelfile.buffers import Sizes, fill
-from kernelmark.kernelfile.canaries import Canaries
 from kernelmark.kernelfile.names import names_in_python
 from kernelmark.kernelfile.reference import accepted
 from kernelmark.kernelfile.signature import Signature
+from kernelmark.verify.canaries import Canaries
 
 __all__ = ["LibrarySolution", "ModuleSolution", "Ready", "Solution"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from kernelmark.errors import VerificationError
 from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
-from kernelmark.models.second_draw import second_draw
 from kernelmark.models.state import State, plain_inputs
 from kernelmark.records import Row
+from kernelmark.verify.second_draw import second_draw
 from torchsched.packing import ALIGNMENT
 
 __all__ = ["Binder", "Contestant", "Draws", "draw_twice"]

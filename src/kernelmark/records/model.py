@@ -101,6 +101,8 @@ class OutputCheck(Record):
     shape: tuple[int, ...]
     tolerance: str
     """The rule in words with its numbers, such as ``atol=0.001 rtol=0.001``."""
+    tolerance_source: str = ""
+    """Who said so: an option, a file, the case's declaration, or the policy for the output's dtype."""
     passed: bool
     total: int
     mismatched: int

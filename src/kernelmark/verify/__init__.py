@@ -17,8 +17,10 @@ from kernelmark.verify.declarations import (
     Partial,
     ReferenceInfeasible,
     Unestablished,
+    require_declaration,
     require_reference,
 )
+from kernelmark.verify.policies import Form, Policy, Ruling, Tolerances, policy, tolerances_of
 from kernelmark.verify.tolerance import Elementwise, Normalised, Reduction, Tolerance, for_dtype
 
 if TYPE_CHECKING:
@@ -35,14 +37,18 @@ __all__ = [
     "Declaration",
     "Elementwise",
     "Exact",
+    "Form",
     "InputGuard",
     "Noncomparable",
     "Normalised",
     "Partial",
+    "Policy",
     "Reduction",
     "ReferenceInfeasible",
+    "Ruling",
     "StaleGuard",
     "Tolerance",
+    "Tolerances",
     "Unestablished",
     "Unwritten",
     "Verdict",
@@ -53,8 +59,11 @@ __all__ = [
     "differing",
     "for_dtype",
     "poison",
+    "policy",
+    "require_declaration",
     "require_reference",
     "run_controls",
+    "tolerances_of",
     "untouched",
     "unwritten",
     "vacuous",

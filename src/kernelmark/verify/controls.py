@@ -51,7 +51,7 @@ def run_controls(expected: Any, inputs: Any, declaration: Declaration) -> tuple[
         for pair in found.pairs:
             rule = for_dtype(as_tensor(pair.expected).dtype)
             if not isinstance(declaration, Custom):
-                rule = rule_for(declaration.tolerance, pair)
+                rule = rule_for(declaration.tolerance, pair).rule
             for name, wrong in _wrong_answers(pair, inputs, rule, indices=isinstance(declaration, Custom)):
                 results.append(_put_through(name, wrong, pair, expected, declaration, rule))
     return tuple(results)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from kernelmark.errors import UsageError
 from kernelmark.records import Check
+from kernelmark.verify.policies import Policy, Tolerances
 from kernelmark.verify.tolerance import Tolerance
 
 __all__ = [
@@ -20,15 +21,15 @@ __all__ = [
     "Noncomparable",
     "Partial",
     "ReferenceInfeasible",
-    "Tolerances",
+    "Rules",
     "Unestablished",
     "require_declaration",
     "require_reference",
 ]
 
-Tolerances = Tolerance | Mapping[str | int, Tolerance] | None
-"""One rule for all floating and complex outputs, or one per output by position, key or name
-(``0``, ``"y"``, ``"output[1]"``). What it leaves out keeps the table's rule for its dtype."""
+Rules = Policy | Tolerances | Tolerance | Mapping[str | int, Tolerance] | None
+"""A policy; what somebody says of the tolerance; one rule for all floating and complex outputs; or one per output by
+position, key or name (``0``, ``"y"``, ``"output[1]"``). What it leaves out keeps the table's rule for its dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Exact:
     "Exact" is about coverage: the numbers may differ by the tolerance of their dtype, or by ``tolerance``.
     """
 
-    tolerance: Tolerances = None
+    tolerance: Rules = None
 
     checked: ClassVar[bool] = True
     status: ClassVar[Check] = Check.VERIFIED
@@ -57,7 +58,7 @@ class Partial:
     """Only the first ``first`` outputs are compared; the rest of what comes back is not looked at."""
 
     first: int
-    tolerance: Tolerances = None
+    tolerance: Rules = None
 
     checked: ClassVar[bool] = True
     status: ClassVar[Check] = Check.PARTIAL
@@ -145,7 +146,7 @@ Declaration = Exact | Partial | Custom | Unestablished | ReferenceInfeasible | N
 _KINDS = (Exact, Partial, Custom, Unestablished, ReferenceInfeasible, Noncomparable)
 
 
-def require_declaration(declaration: Any) -> Declaration:
+def require_declaration(declaration: Any, where: str = "verification()") -> Declaration:
     """Give ``declaration`` back.
 
     Raises:
@@ -153,7 +154,12 @@ def require_declaration(declaration: Any) -> Declaration:
     """
     if not isinstance(declaration, _KINDS):
         names = ", ".join(kind.__name__ for kind in _KINDS)
-        raise UsageError(f"verification() gave {declaration!r}; it must give one of {names}, as an object")
+        text = repr(declaration)
+        shown = text if len(text) <= 60 else f"a {type(declaration).__name__}"
+        raise UsageError(
+            f"{where} is {shown}; it must be one of {names} of kernelmark.verify, as an object: a number alone is"
+            " a tolerance, as in Exact(Normalised(0.01)) or compare(tolerance=0.01)"
+        )
     return declaration
 
 
@@ -177,6 +183,8 @@ def _require_text(text: object, kind: str, field: str, what: str) -> None:
 
 
 def _require_tolerances(tolerance: object, kind: str) -> None:
+    if isinstance(tolerance, Policy | Tolerances):
+        return
     rules = tolerance.values() if isinstance(tolerance, Mapping) else (tolerance,)
     for rule in rules:
         if rule is not None and not isinstance(rule, Tolerance):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,17 +16,20 @@ from kernelmark.verify.declarations import (
     Declaration,
     Exact,
     Partial,
-    Tolerances,
+    Rules,
     require_declaration,
 )
 from kernelmark.verify.numerics import Comparison, as_tensor, measure
+from kernelmark.verify.policies import Form, Policy, Ruling, Tolerances
 from kernelmark.verify.structure import Alignment, Fault, Pair, align, describe
-from kernelmark.verify.tolerance import EXACT, Tolerance, for_dtype
+from kernelmark.verify.tolerance import EXACT, Elementwise
 
 __all__ = ["Verdict", "check_outputs", "rule_for", "run_custom"]
 
 _LISTED = 8
 """Outputs reported in full; an op with hundreds of outputs that are all wrong needs no hundred paragraphs."""
+
+_DECLARED = "the case's declaration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +74,24 @@ def check_outputs(got: Any, expected: Any, declaration: Declaration) -> Verdict:
     return _numeric_verdict(found, declaration)
 
 
-def rule_for(tolerances: Tolerances, pair: Pair) -> Tolerance:
-    """Give the rule for one output: the one that names it, the one for all, or the table's for its dtype.
+def rule_for(rules: Rules, pair: Pair) -> Ruling:
+    """Give the rule for one output and who said so: the one that names it, the one for all, or the policy's.
 
     A rule for all is not applied to integers and booleans: those are exact unless a rule names them.
     """
-    if isinstance(tolerances, Mapping):
-        named = next((tolerances[key] for key in _keys(pair) if key in tolerances), None)
-        return named or _table_rule(pair.expected)
-    inexact = isinstance(pair.expected, float | complex) or (
-        isinstance(pair.expected, torch.Tensor)
-        and (pair.expected.is_floating_point() or pair.expected.is_complex())
-    )
-    return tolerances if tolerances is not None and inexact else _table_rule(pair.expected)
+    if isinstance(rules, Mapping):
+        named = next((rules[key] for key in _keys(pair) if key in rules), None)
+        if named is not None:
+            return Ruling(named, _DECLARED)
+        rules = None
+    if isinstance(pair.expected, int):  # as large as it likes: no dtype holds it
+        return Ruling(EXACT, "by its dtype int")
+    if isinstance(rules, Policy):
+        deciding = rules
+    else:
+        said = rules if isinstance(rules, Tolerances) else Tolerances(rule=rules, source=_DECLARED)
+        deciding = Policy(Form.ELEMENTS, file=said)
+    return deciding.for_dtype(as_tensor(pair.expected).dtype)
 
 
 def run_custom(got: Any, expected: Any, declaration: Custom) -> str | None:
@@ -121,10 +129,14 @@ def _custom_verdict(got: Any, expected: Any, declaration: Custom) -> Verdict:
 
 def _numeric_verdict(found: Alignment, declaration: Exact | Partial) -> Verdict:
     _require_known_outputs(declaration.tolerance, found.pairs)
-    results = [
-        measure(pair.got, pair.expected, rule_for(declaration.tolerance, pair), pair.name)
-        for pair in found.pairs
-    ]
+    results = []
+    for pair in found.pairs:
+        rule, source = rule_for(declaration.tolerance, pair)
+        compared = measure(pair.got, pair.expected, rule, pair.name)
+        check = compared.check.model_copy(update={"tolerance_source": source})
+        if not check.passed and not check.message and isinstance(rule, Elementwise):
+            check = check.model_copy(update={"message": _long_sums(pair, compared)})
+        results.append(replace(compared, check=check))
     outputs = tuple(result.check for result in results)
     note = f"not checked: {', '.join(found.beyond)}" if found.beyond else ""
     failed = [result for result in results if not result.check.passed]
@@ -133,10 +145,23 @@ def _numeric_verdict(found: Alignment, declaration: Exact | Partial) -> Verdict:
     return Verdict(False, Check.FAILED, outputs, note, _numeric_report(failed, len(results)))
 
 
+def _long_sums(pair: Pair, compared: Comparison) -> str:
+    """Say what to declare where only elements that cancelled are off, as in long sums; blank elsewhere."""
+    if compared.stray or compared.allowed == 0:
+        return ""
+    rule, _ = Policy().for_dtype(as_tensor(pair.expected).dtype)
+    if isinstance(rule, Elementwise) or not measure(pair.got, pair.expected, rule).check.passed:
+        return ""
+    return (
+        f"against the size of the whole output the error is within {rule.rtol:g}, as rounding in long sums is: if"
+        " these are sums, say of how many terms, with Reduction(length)"
+    )
+
+
 # --- which rule ------------------------------------------------------------------------------------------
 
 
-def _require_known_outputs(tolerances: Tolerances, pairs: list[Pair]) -> None:
+def _require_known_outputs(tolerances: Rules, pairs: list[Pair]) -> None:
     if not isinstance(tolerances, Mapping):
         return
     known = {key for pair in pairs for key in _keys(pair)}
@@ -150,10 +175,6 @@ def _require_known_outputs(tolerances: Tolerances, pairs: list[Pair]) -> None:
 
 def _keys(pair: Pair) -> tuple[Any, ...]:
     return (pair.name, pair.path[0] if pair.path else 0)
-
-
-def _table_rule(expected: Any) -> Tolerance:
-    return EXACT if isinstance(expected, int) else for_dtype(as_tensor(expected).dtype)
 
 
 # --- words -----------------------------------------------------------------------------------------------
@@ -199,7 +220,7 @@ def _output_report(result: Comparison) -> list[str]:
         lines.append("  one of the two is no finite number, and the other is not the same")
     else:
         lines.append(f"  error {significant(result.error)}, allowed {_allowed(result)}")
-    lines.append(f"  tolerance: {check.tolerance}")
+    lines.append(f"  tolerance: {check.tolerance} ({check.tolerance_source})")
     return lines
 
 

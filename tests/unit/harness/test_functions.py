@@ -67,3 +67,45 @@ def test_a_run_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
 def test_bad_arguments_say_what_to_write(implementations: object, inputs: object) -> None:
     with pytest.raises(UsageError):
         kernelmark.compare(implementations, inputs=inputs)  # type: ignore[arg-type]
+
+
+def test_a_tolerance_is_a_figure_two_figures_or_a_rule_and_the_row_says_who_said_it() -> None:
+    from kernelmark.verify import Reduction
+
+    def off(x: torch.Tensor) -> torch.Tensor:
+        return twice(x) * 1.001
+
+    def check(**given: object) -> object:
+        return (
+            kernelmark.compare(
+                {"mine": off},
+                inputs=(torch.ones(8),),
+                reference=twice,
+                options=QUICK,
+                **given,  # type: ignore[arg-type]
+            )
+            .row("mine")
+            .outputs[0]
+        )
+
+    for tolerance in (0.01, (0.0, 0.01), Reduction(2**30)):
+        assert check(tolerance=tolerance).tolerance_source == "tolerance"
+    for refused in (0.0001, (0.0, 1e-4), None):
+        with pytest.raises(VerificationError):
+            check(tolerance=refused)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"verification": 0.01},
+            r"compare\(verification=\.\.\.\) is 0\.01; it must be one of Exact, .*tolerance=0\.01",
+        ),
+        ({"tolerance": "tight"}, r"tolerance = 'tight': give one number"),
+        ({"tolerance": 0.1, "verification": kernelmark.compare}, "verification and tolerance"),
+    ],
+)
+def test_a_check_that_cannot_be_says_what_can(given: dict, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        kernelmark.compare({"a": twice}, inputs=(torch.ones(2),), reference=twice, **given)

@@ -48,11 +48,11 @@ def test_a_failure_says_which_output_where_what_how_many_and_against_which_toler
         "output[0] (float32, 2×2): 1 of 4 elements are off",
         "  worst at [1, 0]: expected 3.5, got 3",
         "  error 0.5000, allowed 4.500e-05 (11111 times as much)",
-        "  tolerance: atol=1e-05 rtol=1e-05",
+        "  tolerance: atol=1e-05 rtol=1e-05 (each element, by its dtype float32)",
         "output[1] (int64, 2): 1 of 2 elements are off",
         "  worst at [1]: expected 3, got 1",
         "  error 2.000, allowed none",
-        "  tolerance: exact",
+        "  tolerance: exact (by its dtype int64)",
     ]
 
 

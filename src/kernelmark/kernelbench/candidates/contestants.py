@@ -10,12 +10,12 @@ import torch
 from kernelmark.device import is_out_of_memory
 from kernelmark.errors import DeviceMemoryError, ImplementationError, KernelmarkError
 from kernelmark.harness import Implementation, Unavailable
-from kernelmark.kernelbench.candidates.conduct import Conduct
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
 from kernelmark.kernelbench.candidates.problem import Problem, in_mode
 from kernelmark.models.state import Kept
 from kernelmark.text import in_short
 from kernelmark.verify import check_outputs
+from kernelmark.verify.conduct import Conduct
 from torchsched.ingress import make_model
 
 __all__ = ["load_candidate", "make_baselines", "ours", "raising_its_own", "share_weights"]

@@ -26,7 +26,6 @@ from kernelmark.errors import (
 )
 from kernelmark.harness import Case, Session, SessionOptions, make_plan, run_plan, use_session
 from kernelmark.kernelbench.candidates.answers import leave_answers, look_at
-from kernelmark.kernelbench.candidates.conduct import Conduct
 from kernelmark.kernelbench.candidates.contestants import (
     load_candidate,
     make_baselines,
@@ -35,13 +34,14 @@ from kernelmark.kernelbench.candidates.contestants import (
 )
 from kernelmark.kernelbench.candidates.job import CANDIDATE, SEEDS, Job
 from kernelmark.kernelbench.candidates.problem import Problem, load_problem
-from kernelmark.kernelbench.candidates.streams import after_call_on_cuda
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import READY, TIMED, Outcome
 from kernelmark.kernelfile.jobs import ended
 from kernelmark.models.state import Kept
 from kernelmark.text import in_short
 from kernelmark.timing import Budget, open_timer
+from kernelmark.verify.conduct import Conduct
+from kernelmark.verify.streams import after_call_on_cuda
 
 __all__ = ["status_of", "work"]
 
@@ -222,7 +222,7 @@ def _checked_call(
     def call() -> Any:
         nonlocal previous
         if on_cuda:
-            given, breach, previous = after_call_on_cuda(plain, previous)
+            given, breach, previous = after_call_on_cuda(plain, look_at, previous)
             breach = breach or conduct.breach()
         else:
             given, breach = conduct.after_call(plain, look_at)

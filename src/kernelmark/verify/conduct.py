@@ -1,4 +1,4 @@
-"""What a candidate may not do to the process that it is judged in, found by comparing before and after.
+"""What an implementation may not do to the process that it is judged in, found by comparing before and after.
 
 Taken before the candidate is imported: the functions of torch and of the judge, torch's settings, the threads, the
 problem's own model. Everything that both share would otherwise be the candidate's to change: a slower baseline is

@@ -1,4 +1,4 @@
-"""Guard bytes around the buffers of ``solve``: what is written beside a buffer is found, with its place.
+"""Guard bytes around buffers: what is written beside a buffer is found, with its place.
 
 Each buffer has guards of its own, so that a value carried from one guard to another shows. They are NaN where
 there is one: what is read from there shows in the answer. A buffer that is written has two in turn, so that what

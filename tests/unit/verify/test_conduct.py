@@ -11,7 +11,7 @@ import torch
 import torch._dynamo
 import kernelmark.verify.verdict
 from kernelmark.kernelbench.candidates.answers import look_at
-from kernelmark.kernelbench.candidates.conduct import Conduct
+from kernelmark.verify.conduct import Conduct
 
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 with torch.no_grad():
@@ -72,7 +72,7 @@ LATE = """
         return next((told for _ in range(20) if (told := conduct.after_call(call, look_at)[1])), "none")
     print(first_breach(late))
     print(conduct.after_call(lambda: torch.ones(3), look_at)[1] or "in order")
-    import kernelmark.kernelbench.candidates.conduct as module
+    import kernelmark.verify.conduct as module
     module._WAIT_S = 1.0  # on a busy machine the thread gets a small part of it
     def busy():
         asked.put(lambda: [torch.randn(900, 900) @ torch.randn(900, 900) for _ in range(200)])

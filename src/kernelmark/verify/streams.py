@@ -12,10 +12,8 @@ from typing import Any
 
 import torch
 
-from kernelmark.kernelbench.candidates.answers import look_at
-from kernelmark.kernelbench.candidates.problem import tensors_of
-from kernelmark.verify import differing
-from kernelmark.verify.structure import unreal
+from kernelmark.verify.guards import differing
+from kernelmark.verify.structure import leaves, unreal
 
 __all__ = ["after_call_on_cuda"]
 
@@ -23,11 +21,14 @@ _SLEEP_CYCLES = 40_000_000
 """20 ms at 2 GHz: longer than launching a call takes, also where it is one of hundreds of kernels."""
 
 
-def after_call_on_cuda(call: Callable[[], Any], previous: str) -> tuple[Any, str, str]:
+def after_call_on_cuda(
+    call: Callable[[], Any], look: Callable[[Any], str], previous: str
+) -> tuple[Any, str, str]:
     """Call once behind a sleeping stream; give the result, what is wrong with its order, and its fingerprint.
 
     Args:
         call: The call.
+        look: Gives the fingerprint of a result.
         previous: The fingerprint of the answer to other inputs; one that equals it tells nothing of its order.
     """
     torch.cuda.synchronize()
@@ -35,11 +36,15 @@ def after_call_on_cuda(call: Callable[[], Any], previous: str) -> tuple[Any, str
     awake = torch.cuda.Event()
     awake.record()
     given = call()
-    tensors = [each for each in tensors_of(given) if not unreal(each) and each.is_cuda]
+    tensors = [
+        leaf.value
+        for leaf in leaves(given, "output")
+        if isinstance(leaf.value, torch.Tensor) and not unreal(leaf.value) and leaf.value.is_cuda
+    ]
     ahead, asleep = _seen_from_another_stream(tensors, awake)
     early = [each.clone() for each in tensors]
     torch.cuda.synchronize()
-    print_ = look_at(given)
+    print_ = look(given)
     if differing(early, tensors):
         return (
             given,
