@@ -22,7 +22,7 @@ from kernelmark.verify.declarations import (
 from kernelmark.verify.numerics import Comparison, as_tensor, measure
 from kernelmark.verify.policies import Form, Policy, Ruling, Tolerances
 from kernelmark.verify.structure import Alignment, Fault, Pair, align, describe
-from kernelmark.verify.tolerance import EXACT, Elementwise
+from kernelmark.verify.tolerance import EXACT, Elementwise, Normalised
 
 __all__ = ["Verdict", "check_outputs", "rule_for", "run_custom"]
 
@@ -150,7 +150,7 @@ def _long_sums(pair: Pair, compared: Comparison) -> str:
     if compared.stray or compared.allowed == 0:
         return ""
     rule, _ = Policy().for_dtype(as_tensor(pair.expected).dtype)
-    if isinstance(rule, Elementwise) or not measure(pair.got, pair.expected, rule).check.passed:
+    if not isinstance(rule, Normalised) or not measure(pair.got, pair.expected, rule).check.passed:
         return ""
     return (
         f"against the size of the whole output the error is within {rule.rtol:g}, as rounding in long sums is: if"
