@@ -19,7 +19,7 @@ from typing import Any
 from kernelmark.isolation.channel import Channel, be_worker, kinds_of, plain, typed
 from kernelmark.isolation.failures import encode
 
-__all__ = ["serve"]
+__all__ = ["die_with", "load", "main", "prctl", "serve"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
@@ -39,6 +39,12 @@ def serve(line: socket.socket) -> None:
     for request in requests:
         channel.answer(_carried_out(opening["target"], request["request"], channel))
         _let_go()
+
+
+def main(number: int) -> None:
+    """Be a worker whose channel has this number among its files."""
+    serve(socket.socket(fileno=number))
+    os._exit(0)  # house: what a worker loaded may wait for its threads for ever
 
 
 def load(target: str) -> Any:
@@ -88,8 +94,3 @@ def _let_go() -> None:
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
-    os._exit(0)  # house: what a worker loaded may wait for its threads for ever

@@ -144,10 +144,8 @@ def _serve(line: socket.socket, preload: Sequence[str]) -> None:
                     continue
                 request, files = _receive(line)
                 if not request:
-                    for pid, (
-                        _,
-                        mark,
-                    ) in running.items():  # whoever asked is gone, and may have left some held
+                    # whoever asked is gone, and may have left some held
+                    for pid, (_, mark) in running.items():
                         end_all(Leader(pid, mark))
                     return
                 _fork(json.loads(request), files, line, running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -47,11 +48,12 @@ class Output:
     """Where a process's stdout and stderr go: files that have no name, so that nothing need remove them."""
 
     def __init__(self) -> None:
-        # appended to, so that they can be emptied between calls
         self.streams = (
-            tempfile.TemporaryFile("a+b"),  # noqa: SIM115 - closed with the process
-            tempfile.TemporaryFile("a+b"),  # noqa: SIM115 - closed with the process
+            tempfile.TemporaryFile(),  # noqa: SIM115 - closed with the process
+            tempfile.TemporaryFile(),  # noqa: SIM115 - closed with the process
         )
+        for each in self.streams:  # appended to, so that they can be emptied between calls
+            fcntl.fcntl(each, fcntl.F_SETFL, os.O_APPEND)
 
     @property
     def tails(self) -> tuple[str, str]:
@@ -109,6 +111,8 @@ class Process:
                 pid = self._popen.pid
         except BaseException:
             self._channel.close()
+            if output is not None:
+                output.close()
             raise
         finally:
             theirs.close()
@@ -171,7 +175,8 @@ def _spawned(
 ) -> subprocess.Popen[bytes]:
     number = channel.fileno()
     # -P keeps files of the working folder, such as a torch.py, from being taken for libraries
-    worker = (sys.executable, "-P", "-u", "-m", "kernelmark.isolation.child", str(number))
+    program = "import sys; from kernelmark.isolation.child import main; main(int(sys.argv[1]))"
+    worker = (sys.executable, "-P", "-u", "-c", program, str(number))
     try:
         return subprocess.Popen(
             command or worker,

@@ -282,7 +282,9 @@ def end_all(leader: Leader, known: Iterable[int] = ()) -> None:
         for process in left:
             _signal(process, signal.SIGKILL)
         # what was started between a look and the signal shows in the next look
-        left = set(members(leader))
+        table = _processes()
+        live = {number for number, each in table.items() if each.state not in _GONE}
+        left = live & (left | _members(leader, table))
         if not left or time.monotonic() > until:
             return
         time.sleep(_PAUSE_S)

@@ -104,8 +104,7 @@ def test_what_was_started_is_gone_wherever_it_went(make: Make, how: str) -> None
     assert bool(ended.death) == bool(how)
     (pids,) = ended.told
     assert len(pids) == 4
-    if (
-        how == "kill"
-    ):  # the one without a mark has lost its parent before anybody looked; its group is another one
+    if how == "kill":
+        # the one without a mark has lost its parent before anybody looked, and its group is another one
         pids.pop(1)
     assert [pid for pid in pids if not is_gone(pid)] == []

@@ -35,7 +35,7 @@ def test_a_field_that_cannot_cross_is_none_and_notes_do_cross(fork: Make) -> Non
     with pytest.raises(VerificationError, match="wrong") as caught:
         fork(targets.raise_rows).call([1]).value()
     assert caught.value.comparison is None
-    assert (caught.value.message, caught.value.__notes__) == ("wrong", ["noted"])
+    assert (str(caught.value), caught.value.__notes__) == ("wrong", ["noted"])
     assert across(VerificationError("wrong", comparison=[1, 2])).error.comparison == [1, 2]  # type: ignore[attr-defined]
 
 
