@@ -63,10 +63,6 @@ class EntryError(UsageError):
     """An op without an entry, an op with two entries, or an entry that names no op."""
 
 
-class ProfileError(UsageError):
-    """A hardware profile that cannot be read, or that lacks what a profile must hold."""
-
-
 class FileError(UsageError):
     """A file of the project's that cannot be used.
 
@@ -88,6 +84,10 @@ class FileError(UsageError):
 
 class ManifestError(FileError):
     """A manifest that cannot be used."""
+
+
+class ProfileError(FileError):
+    """A hardware profile that cannot be read, or that lacks what a profile must hold."""
 
 
 class ScheduleError(FileError):

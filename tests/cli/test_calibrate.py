@@ -16,7 +16,7 @@ from kernelmark.calibration import Outcome, Reading
 from kernelmark.cli.calibrate import calibrate
 from kernelmark.records import DeviceRecord
 from kernelmark.roofline import Calibration, Figure, Profile, Rate
-from kernelmark.roofline.schema import read_profile
+from kernelmark.roofline.profiles import read_profile
 
 CPU = DeviceRecord(kind="cpu", name="Example CPU X1")
 PROFILE = Profile(

@@ -6,26 +6,29 @@ reading and is no doubt: it cannot be used for a benchmark either.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from kernelmark.calibration.spin import spin
 from kernelmark.device import Device
 from kernelmark.errors import EmptyIterationError, TimingError, UnavailableError
 from kernelmark.records import Cache, Timing
-from kernelmark.roofline.model import TOLERANCE
+from kernelmark.roofline import TOLERANCE
 from kernelmark.timing import TIMERS, Budget, TimingOptions, bench_kernel, open_timer
 from kernelmark.timing.order import in_bearable_order
 from kernelmark.timing.timer import SYNCHRONOUS_KINDS, Timer
 from kernelmark.timing.timers import TimerEntry
-from kernelmark.units import format_bytes, format_percent, format_time
+from kernelmark.units import NS_PER_S, NS_PER_US, format_bytes, format_percent, format_time
 
-__all__ = ["FULL_BUDGET", "QUICK_BUDGET", "Plan", "Reading", "read_instruments"]
+__all__ = ["FULL_BUDGET", "QUICK_BUDGET", "Plan", "Reading", "Spin", "read_instruments", "spin"]
 
 FULL_BUDGET = Budget(warmup_ms=10, sample_ms=50, min_count=5, max_count=50, blocks=3, prepare_ms=300)
 QUICK_BUDGET = Budget(warmup_ms=0, sample_ms=5, min_count=2, max_count=10, blocks=1, prepare_ms=50)
 
 _SPIN_NS = 1_000_000
+_CYCLES_PER_NS = 2  # of a GPU's clock, roughly; what it is at the time is read
+_WATCHED = 20  # so much longer is the spin during which the clock is read
 _SPIN_TOLERANCE = 0.05
 """A GPU's spin is counted in cycles of a clock that moves; a CPU's is read within 1 %, and stalls on a busy one."""
 
@@ -119,7 +122,7 @@ def _copy(device: Device, plan: Plan, timer: Timer, size: int) -> Reading:
         torch.neg(source, out=to)
 
     read = _read(device, plan, timer, copy, cache=Cache.COLD).device_busy.median_ns
-    least = size / plan.best_bytes_per_s * 1e9
+    least = size / plan.best_bytes_per_s * NS_PER_S
     # What is written may still be in the cache at the end, so only a copy well beyond it has a least time.
     beyond = size >= 2 * (device.describe().last_level_cache_bytes or 0)
     doubt = beyond and read * TOLERANCE < least
@@ -139,3 +142,56 @@ def _read(device: Device, plan: Plan, timer: Timer, run: Callable[[], object], *
 
 def _do_nothing() -> None:
     """Do nothing."""
+
+
+# --- calls whose length is known without the instrument that reads them ---------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spin:
+    """A call, how long it takes, and what says so."""
+
+    run: Callable[[], object]
+    length_ns: float
+    by: str
+
+
+def spin(device: Device, wanted_ns: int) -> Spin | None:
+    """Give a spin of about ``wanted_ns`` on ``device``; ``None`` where none of known length can be had."""
+    if device.kind in SYNCHRONOUS_KINDS:
+        # nobody slews it, and the host timer does not read it
+        raw = getattr(time, "CLOCK_MONOTONIC_RAW", None)
+        clock = time.monotonic_ns if raw is None else partial(time.clock_gettime_ns, raw)
+        by = "the monotonic clock" if raw is None else "CLOCK_MONOTONIC_RAW"
+        return Spin(partial(_wait, clock, wanted_ns), wanted_ns, by)
+    return _on_cuda(device, wanted_ns) if device.kind == "cuda" else None
+
+
+def _wait(clock: Callable[[], int], length_ns: int) -> None:
+    end = clock() + length_ns
+    while clock() < end:
+        pass
+
+
+def _on_cuda(device: Device, wanted_ns: int) -> Spin | None:
+    """Spin for a number of cycles: their length follows from the clock, which NVML reads meanwhile.
+
+    torch has no public call for it; its own tests use this one. 2e7 cycles took 10.1 ms on an H200 at
+    1980 MHz.
+    """
+    import torch
+
+    sleep: Callable[[int], object] | None = getattr(torch.cuda, "_sleep", None)
+    if sleep is None:
+        return None
+    cycles = _CYCLES_PER_NS * wanted_ns
+    sleep(cycles)  # wakes the device
+    sleep(_WATCHED * cycles)
+    time.sleep(_WATCHED * wanted_ns / NS_PER_S / 2)  # until its clock has risen
+    clock_mhz = device.telemetry().clock_mhz
+    device.synchronize()
+    if not clock_mhz:
+        return None
+    return Spin(
+        partial(sleep, cycles), cycles / clock_mhz * NS_PER_US, f"{cycles} cycles at {clock_mhz:.0f} MHz"
+    )

@@ -83,6 +83,8 @@ def _ceilings(outcome: Outcome) -> Iterator[tuple[str, str, str]]:
     for rate in outcome.profile.flops:
         short = measured.get(f"short_{rate.value}_flops_per_s")
         kept = measured.get(f"sustained_{rate.value}_flops_per_s")
+        if (loop := measured.get(f"loop_{rate.value}_flops_per_s")) is not None:
+            yield f"{rate.value} multiply-adds", format_rate(loop, "FLOP/s"), ""
         if short is not None:
             yield f"{rate.value} product", format_rate(short, "FLOP/s"), format_rate(kept, "FLOP/s")
 

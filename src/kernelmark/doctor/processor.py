@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelmark.calibration import MOST_TAKEN
 from kernelmark.device.cpu_facts import cpu_name, cpu_settings
 from kernelmark.doctor.finding import Finding, Severity
 from kernelmark.doctor.machine import Machine
-from kernelmark.roofline.calibrate_cpu import MOST_TAKEN
 from kernelmark.units import format_percent
 
 __all__ = ["findings"]

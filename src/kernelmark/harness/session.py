@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from kernelmark.calibration import profile_for
 from kernelmark.device import Device, measure_probe, open_device, probe_verdict
 from kernelmark.errors import ProfileError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
@@ -30,7 +31,7 @@ from kernelmark.records import (
     StoredRun,
     refuse_other_caches,
 )
-from kernelmark.roofline import Profile, cpu_profile, find_profile
+from kernelmark.roofline import Profile
 from kernelmark.timing import Budget, TimingOptions
 from kernelmark.timing.turn import turn_to_time
 
@@ -186,9 +187,7 @@ class Session:
         if not self.options.ceilings:
             return ()
         try:
-            found = find_profile(record)
-            # a CPU has no datasheet figure worth having, so its ceilings are measured, once
-            self.profile = found or (cpu_profile(self.device) if record.kind == "cpu" else None)
+            self.profile = profile_for(self.device)
         except (ProfileError, UnavailableError) as error:
             return (f"no speed of light: {error}",)
         return () if self.profile else (f"no speed of light: no hardware profile matches {record.name!r}",)

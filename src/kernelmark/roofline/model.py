@@ -207,8 +207,8 @@ def _anomaly(ceilings: list[_Ceiling], busy_ns: float, profile: Profile | None) 
     )
     if profile.calibration is not None:
         text += (
-            f"; this ceiling is what torch reached on {profile.calibration.date}: calibrate again on a quiet"
-            " machine, and if the anomaly stays, the call may simply be faster than torch was"
+            f"; this ceiling was measured on {profile.calibration.date}, as its source says: calibrate again on a"
+            " quiet machine"
         )
     return text
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelmark.calibration import instruments
-from kernelmark.calibration.instruments import Plan, Reading, read_instruments
-from kernelmark.calibration.spin import Spin
+from kernelmark.calibration.instruments import Plan, Reading, Spin, read_instruments
 from kernelmark.device import Device, FakeDevice
 from kernelmark.errors import EmptyIterationError, RecordsLostError, UnavailableError
 from kernelmark.timing import Budget

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from kernelmark.calibration.spin import spin
+from kernelmark.calibration.instruments import spin
 from kernelmark.device import FakeDevice
 from kernelmark.records import Telemetry
 

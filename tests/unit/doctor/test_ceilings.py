@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelmark.doctor import ceilings
 from kernelmark.doctor.finding import Severity
 from kernelmark.doctor.machine import Machine
-from kernelmark.roofline.calibration_store import calibration_file
+from kernelmark.roofline.profiles import calibration_file
 
 
 def test_a_device_with_a_shipped_profile_is_well(gpu_machine: Machine) -> None:

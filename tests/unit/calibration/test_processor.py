@@ -1,0 +1,66 @@
+"""The processor's own multiply-add loops, built and run for real, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelmark.calibration import processor
+from kernelmark.calibration.processor import Loop, c_compiler, multiply_add_rates
+from kernelmark.roofline import Rate
+
+
+@pytest.mark.skipif(c_compiler() is None, reason="no C compiler")
+def test_the_loops_are_built_and_run_on_this_processor() -> None:
+    found = multiply_add_rates(1, 0.01)
+    assert {Rate.FLOAT64, Rate.FLOAT32, Rate.FLOAT16, Rate.BFLOAT16} <= set(found)
+    assert all(loop.per_s > 1e8 for loop in found.values())
+    assert found[Rate.FLOAT32].instruction.endswith("-bit")
+    assert found[Rate.BFLOAT16].per_s >= found[Rate.FLOAT32].per_s
+
+
+@pytest.mark.skipif(c_compiler() is None, reason="no C compiler")
+def test_as_many_threads_run_as_are_asked_for_also_more_than_there_are_processors() -> None:
+    assert multiply_add_rates(5, 0.001)[Rate.FLOAT64].per_s > 1e8
+
+
+def test_without_a_compiler_that_builds_them_there_are_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", str(tmp_path / "none"))
+    assert c_compiler() is None
+    assert multiply_add_rates(1, 0.01) == {}
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    assert c_compiler() == str(broken)
+    assert multiply_add_rates(1, 0.01) == {}
+
+
+def test_the_fastest_loop_of_a_dtype_counts_and_a_narrow_number_can_be_multiplied_as_float32() -> None:
+    found = processor._best_of("float32 256-bit 3e9\nbfloat16 vdpbf16ps 1e9\nbfloat16 tdpbf16ps 9e9\n")
+    assert found[Rate.BFLOAT16] == Loop(9e9, "tdpbf16ps")
+    assert found[Rate.FLOAT16] == Loop(3e9, "256-bit as float32")
+    assert processor._best_of("") == {}
+
+
+def test_what_a_program_wrote_before_it_died_counts() -> None:
+    assert processor._output(["sh", "-c", "echo float64 a 1; kill -ILL $$"]) == "float64 a 1\n"
+    assert processor._output(["sh", "-c", "exit 1"]) is None
+
+
+@pytest.mark.skipif(c_compiler() is None, reason="no C compiler")
+def test_no_product_of_torch_s_is_faster_than_the_loop() -> None:
+    import time
+
+    found = multiply_add_rates(torch.get_num_threads(), 0.1)
+    left, right = (torch.rand(512, 512) for _ in range(2))
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        torch.mm(left, right)
+        best = min(best, time.perf_counter() - start)
+    assert 2 * 512**3 / best < 1.2 * found[Rate.FLOAT32].per_s
