@@ -31,6 +31,7 @@ __all__ = [
     "OffThreadLaunchError",
     "OnlyCopiesError",
     "OutOfBoundsError",
+    "OutOfMemoryError",
     "ProfileError",
     "RecordError",
     "RecordsLostError",
@@ -107,6 +108,10 @@ class ModelFileError(UsageError):
 
 class UnavailableError(KernelmarkError):
     """A library, device or instrument that this machine does not have, with the reason and the fix."""
+
+
+class OutOfMemoryError(UnavailableError):
+    """This machine, or a process's limit, has not the memory that a run needs; ``__cause__`` is the allocator's."""
 
 
 class RecordError(KernelmarkError):

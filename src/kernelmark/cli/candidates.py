@@ -15,7 +15,7 @@ import click
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
-from kernelmark.kernelbench.candidates.job import Mode, Settings, parse_baselines
+from kernelmark.kernelbench.candidates.job import Baseline, Mode, Settings, parse_baselines
 from kernelmark.kernelbench.candidates.judged import Judged, read_judged
 from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge
 from kernelmark.kernelbench.candidates.starting import starter_for
@@ -98,7 +98,7 @@ def _settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
         dtype=given["dtype"],
         mode=Mode(told.pop("mode")),
         cache=Cache(told.pop("cache")),
-        baselines=parse_baselines(told.pop("baselines")),
+        baselines=tuple(map(Baseline, parse_baselines(told.pop("baselines")))),
         **told,
     )
 

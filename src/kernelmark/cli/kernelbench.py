@@ -49,7 +49,7 @@ _DIALECTS = (
 _PRELOAD = (
     *("torch._dynamo", "torch.export._trace", "torch.export._unlift", "torch.fx.experimental.validator"),
     *("torch_mlir.fx", "torch_mlir.execution_engine", *(f"torch_mlir.dialects.{name}" for name in _DIALECTS)),
-    *("kernelmark.cli.model", "kernelmark.cli.modules", "kernelmark.device.cpu", "kernelmark.report"),
+    *("kernelmark.cli.model", "kernelmark.device.cpu", "kernelmark.report"),
     *("kernelmark.models.run", "torchsched.threads", "torchsched.aliasing"),
     *("torchsched.result_copies", "torchsched.ingress.flops"),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,12 @@ from click.core import ParameterSource
 from kernelmark.cli.model_options import model_options, request_options
 from kernelmark.cli.tune import tune
 from kernelmark.cli.watched import COMPILED, can_be_watched, run_watched
-from kernelmark.errors import KernelmarkError, UsageError
-from kernelmark.units import format_time
+from kernelmark.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelmark.models import ModelRequest, ModelRun
+    from kernelmark.models import ModelRequest
 
-__all__ = ["model"]
+__all__ = ["model", "parse_model_command"]
 
 DEFAULT_LIMIT_S = 1800.0
 """Seconds for compiling. A net whose loop over 512 steps is unrolled takes minutes; a pass that loops has no end."""
@@ -38,13 +37,8 @@ class _Models(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args and args[0] in self.commands else [_RUN, *args])
 
-    @property
-    def default(self) -> click.Command:
-        """The command for a model file."""
-        return self.commands[_RUN]
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or self.default
+        return super().get_command(ctx, cmd_name) or self.commands[_RUN]
 
 
 @click.group(cls=_Models)
@@ -52,12 +46,33 @@ def model() -> None:
     """Compile a KernelBench model with MLIR, check it against PyTorch, time it next to PyTorch."""
 
 
+class _ModelContext(click.Context):
+    """The context of the command for a model file, whose name the user neither writes nor reads."""
+
+    @property
+    def command_path(self) -> str:
+        path = super().command_path.removesuffix(f" {_RUN}")
+        return path.replace("kernel-bench model", "kernel-bench")
+
+
 class _ModelFile(click.Command):
-    """The command for a model file, whose name the user does not write."""
+    """The command for a model file."""
+
+    context_class = _ModelContext
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        program = ctx.command_path.removesuffix(f" {_RUN}").replace("kernel-bench model", "kernel-bench")
-        formatter.write_usage(program, "[OPTIONS] MODEL.py")
+        formatter.write_usage(ctx.command_path, "[OPTIONS] MODEL.py")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("More"):
+            formatter.write_dl(
+                [
+                    (
+                        f"{ctx.command_path} tune MODEL.py",
+                        "Search the parameters of a schedule; see its own --help.",
+                    )
+                ]
+            )
 
 
 @model.command(_RUN, cls=_ModelFile)
@@ -69,7 +84,17 @@ class _ModelFile(click.Command):
     show_default=True,
     help="Where to run: cpu, or auto or cuda, where nothing is compiled by way of MLIR.",
 )
-@click.option("--output-shape", metavar="SHAPE", help="What the model must give, such as 1024x1024xf32.")
+@click.option(
+    "--compiler",
+    metavar="NAME",
+    help="What is checked against PyTorch: mlir, inductor, or one that is installed.  [default: mlir on a CPU,"
+    " inductor elsewhere]",
+)
+@click.option(
+    "--output-shape",
+    metavar="SHAPES",
+    help="What the model must give, such as 1024x1024xf32; with commas, several.",
+)
 @click.option(
     "--infer-shapes", is_flag=True, help="Take inputs and arguments from the file, as is the default."
 )
@@ -80,7 +105,7 @@ class _ModelFile(click.Command):
     "--baselines",
     default="all",
     show_default=True,
-    help="What to time it next to: eager, inductor, all, none.",
+    help="What to time it next to: eager, inductor, a compiler that is installed, all (the first two), none.",
 )
 @click.option("--gflops", metavar="EXPR", help="Operations of a call in billions; otherwise counted.")
 @click.option("--bytes", "nbytes", metavar="EXPR", help="Bytes that a call must move; otherwise counted.")
@@ -115,94 +140,105 @@ def run(path: Path | None, list_schedules: bool, explain_schedule: bool, **given
         return
     if path is None:
         raise UsageError("MODEL.py is missing; name a file with a class Model, or ask for --list-schedules")
-    _within(given["timeout"], request, given)
+    _within(given["timeout"], request)
 
 
-def _within(limit_s: float, request: ModelRequest, given: dict[str, Any]) -> None:
+def parse_model_command(arguments: Sequence[str], *, program: str) -> tuple[ModelRequest, frozenset[str]]:
+    """Read a command line as this command does, run nothing, and say which options it names.
+
+    Args:
+        arguments: The words behind the program's name.
+        program: What messages call the program.
+
+    Raises:
+        UsageError: no run could be made of it, or it would show something and stop.
+    """
+    try:
+        with run.make_context(program, list(arguments)) as ctx:
+            given = dict(ctx.params)
+            asked = [name for name in given if _is_asked(ctx, name)]
+    except click.UsageError as error:
+        raise UsageError(f"{program}: {error.format_message()}") from None
+    for name in ("list_schedules", "explain_schedule"):
+        if given.pop(name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} shows something and runs nothing; give it to `kernelmark model` itself"
+            )
+    path = given.pop("path")
+    return _request(path or Path("model"), given), frozenset(asked)
+
+
+def _is_asked(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _within(limit_s: float, request: ModelRequest) -> None:
     """Run with a limit on compiling, where there is one and a child process can be had."""
     if not math.isfinite(limit_s):
         raise UsageError(f"--timeout {limit_s}: give a number of seconds; 0 is no limit")
-    asked = click.get_current_context().get_parameter_source("timeout") is ParameterSource.COMMANDLINE
-    if request.device != "cpu" or not limit_s or not (asked or can_be_watched()):
-        _run(request, given, lambda doing: None)
-        return
-    hint = "give it more with --timeout SECONDS, 0 for no limit; --print-mlir-after-all shows how far it got"
+    asked = _is_asked(click.get_current_context(), "timeout")
 
     def work(tell: Callable[[str], None]) -> None:
-        _run(request, given, lambda doing: tell(COMPILED if doing == "run" else doing))
+        # only here, in the child, may torch be asked what the best device is
+        device = request.resolve_device()
+        if device != "cpu" and asked:
+            raise UsageError(
+                f"--timeout {limit_s:g} with --device {device}: it limits compiling by way of MLIR; leave it out"
+            )
+        if device != "cpu":
+            tell(COMPILED)
+        _run(request, lambda doing: tell(COMPILED if doing == "run" or device != "cpu" else doing))
 
+    if not limit_s or not (asked or can_be_watched()):
+        work(lambda doing: None)
+        return
+    hint = "give it more with --timeout SECONDS, 0 for no limit; --print-mlir-after-all shows how far it got"
     run_watched(work, limit_s=limit_s, hint=hint)
 
 
 def _request(path: Path, given: dict[str, Any]) -> ModelRequest:
-    from kernelmark.models import Dump, Mode, ModelRequest, parse_baselines
-    from torchsched.ingress import parse_gflops, parse_output_shape
+    from kernelmark.models import Dump, Mode, ModelRequest, Show, parse_baselines
+    from kernelmark.models.request import installed_compilers
+    from torchsched.ingress import parse_gflops
 
     if given["infer_shapes"] and given["input_shapes"] is not None:
         raise UsageError(
             "--infer-shapes takes the inputs from the file, and --input-shapes gives them; use one"
         )
-    output, gflops, nbytes = (given[name] for name in ("output_shape", "gflops", "nbytes"))
+    gflops, nbytes = given["gflops"], given["nbytes"]
     return ModelRequest(
         path=path,
-        output=None if output is None else parse_output_shape(output),
+        outputs=_outputs(given["output_shape"]),
         mode=Mode.TORCH_COMPILE if given["torch_compile"] else Mode.IMPORT,
-        baselines=parse_baselines(given["baselines"]),
+        baselines=parse_baselines(given["baselines"], installed_compilers()),
         gflops=None if gflops is None else parse_gflops(gflops),
         bytes=None if nbytes is None else round(parse_gflops(nbytes, name="bytes")),
         dumps=tuple(dump for dump in Dump if given[f"dump_{dump.name.lower()}"]),
+        shown=tuple(show for show in Show if given[show.replace("-", "_")]),
         **{name: given[name] for name in _PLAIN},
         **request_options(given),
     )
 
 
-_PLAIN = ("device", "benchmark", "iterations", "seed", "out")
+_PLAIN = ("compiler", "device", "benchmark", "iterations", "seed", "out")
 """The options that the request takes under the same name."""
 
 
-def _run(request: ModelRequest, given: dict[str, Any], on_step: Callable[[str], object]) -> None:
-    from kernelmark.cli.modules import ModulePrinter
-    from kernelmark.models import run_model
+def _outputs(text: str | None) -> tuple[Any, ...] | None:
+    from torchsched.ingress import InputSpec, parse_input_shapes
 
-    printer = ModulePrinter(
-        original=given["print_original_module"],
-        optimised=given["print_optimized_module"],
-        after_all=given["print_mlir_after_all"],
-    )
-    try:
-        found = run_model(
-            request,
-            command=tuple(sys.argv),
-            tell=printer.line,
-            observer=printer if printer.wanted else None,
-            on_step=on_step,
-        )
-    except KernelmarkError as error:
-        printer.finish()
-        if (comparison := getattr(error, "comparison", None)) is not None:
-            click.echo(str(comparison))
-        raise
-    _show(found)
+    specs = None if text is None else parse_input_shapes(text)
+    for spec in specs or ():
+        if not isinstance(spec, InputSpec):
+            raise UsageError(f"--output-shape {text}: write sizes, as in 1024x1024xf32x0")
+    return specs
 
 
-def _show(found: ModelRun) -> None:
-    """Write the lines that scripts read, then the table."""
-    from kernelmark.models.tolerances import figure
+def _run(request: ModelRequest, on_step: Callable[[str], object]) -> None:
+    from kernelmark.models import print_model
 
-    timing = found.ours.timing
-    if timing is not None:
-        click.echo(f"{timing.latency.samples} runs: {timing.latency.mean_ns / 1e9!r} seconds")
-    click.echo("Success: The output of the compiled model matches the reference output.")
-    click.echo(f"Tolerance: {figure(found.tolerance)}")
-    if timing is not None and found.work is not None and found.work.gflops is not None:
-        click.echo(f"\nPerformance: {found.work.flops / timing.latency.mean_ns:.2f} GFLOPS")
-    if timing is not None:
-        click.echo(f"\n{found.comparison}")
-    stages = ", ".join(f"{stage} {format_time(seconds * 1e9, 3)}" for stage, seconds in found.seconds.items())
-    if stages:
-        click.echo(f"Compiling took: {stages}")
-    if found.folder is not None:
-        click.echo(f"the report is {found.folder / 'report.md'}")
+    print_model(request, click.echo, command=tuple(sys.argv), on_step=on_step)
 
 
 model.add_command(tune)

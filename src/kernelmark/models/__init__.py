@@ -1,4 +1,4 @@
-"""A model file as a case of the engine: compiled here, checked against PyTorch, timed next to it.
+"""The way in for models: a model file as a case of the engine, compiled by any compiler, checked against PyTorch.
 
 Names load when first used: parsing a command line needs no torch.
 """
@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING
 from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from kernelmark.models.request import Baseline, Dump, Mode, ModelRequest, parse_baselines
-    from kernelmark.models.result import ModelRun
-    from kernelmark.models.run import run_model
+    from kernelmark.models.printing import print_model
+    from kernelmark.models.request import Baseline, Dump, Mode, ModelRequest, Show, parse_baselines
+    from kernelmark.models.run import ModelRun, run_model
 
-__all__ = ["Baseline", "Dump", "Mode", "ModelRequest", "ModelRun", "parse_baselines", "run_model"]
+__all__ = [
+    "Baseline",
+    "Dump",
+    "Mode",
+    "ModelRequest",
+    "ModelRun",
+    "Show",
+    "parse_baselines",
+    "print_model",
+    "run_model",
+]
 
 __getattr__, __dir__ = lazy(__name__)

@@ -1,4 +1,4 @@
-"""A model as a case of the engine: its inputs, its answer, its check, and what a report says of it."""
+"""A model as a case of the engine: its inputs, its answer, its check, its work, and what a report says of it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,32 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
 
+from kernelmark.errors import UsageError
 from kernelmark.harness import Case
+from kernelmark.models.compilers import Subject, reference_of
 from kernelmark.models.request import ModelRequest
-from kernelmark.verify import Exact
+from kernelmark.models.state import State
+from kernelmark.roofline import Work
+from kernelmark.verify import Exact, Tolerance
 from torchsched.elements import FLOATS, Element
-from torchsched.ingress import LoadedModel
+from torchsched.graph_calls import without_onednn
+from torchsched.ingress import InputSpec, LoadedModel
+from torchsched.signature import TensorType
 
-__all__ = ["main_element", "make_case", "request_facts"]
+__all__ = [
+    "ModelWork",
+    "count_work",
+    "main_element",
+    "make_case",
+    "request_facts",
+    "require_outputs",
+    "types_of",
+]
+
+_AGREES = 0.01
+"""How far a stated count may lie from the counted one before it is told; formulas leave out a bias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +54,50 @@ class _Workload:
 
 
 def make_case(
-    case_id: str,
-    inputs: tuple[Any, ...],
-    reference: Callable[..., Any],
-    declaration: Exact,
-    *,
+    subject: Subject,
+    rule: Tolerance,
     facts: Mapping[str, Any],
-    seed: int,
+    *,
+    case_id: str | None = None,
+    inputs: tuple[Any, ...] | None = None,
+    state: State | None = None,
 ) -> Case:
-    """Build the case; ``facts`` stand in its report beside the types of its inputs."""
-    described = {f"input[{index}]": _described(each) for index, each in enumerate(inputs)}
+    """Build the case of a model; ``facts`` stand in its report beside the types of its inputs.
+
+    Args:
+        subject: The model.
+        rule: How far an answer may be off.
+        facts: What a report says.
+        case_id: What is compared; by default what the request calls it.
+        inputs: Other inputs than the model's first ones, with the ``state`` that belongs to them.
+        state: What a call with them writes.
+    """
+    inputs, state = (subject.inputs, subject.state) if inputs is None or state is None else (inputs, state)
+    reference = reference_of(subject.model, state)
     return Case(
-        case_id,
-        lambda: _Workload(inputs, reference, declaration),
-        params={**described, **facts},
-        seed=seed,
+        case_id or subject.request.case_id,
+        lambda: _Workload(inputs, reference, Exact(tolerance=rule)),
+        params={**types_of(inputs), **facts},
+        seed=subject.request.seed,
     )
 
 
-def request_facts(request: ModelRequest, loaded: LoadedModel) -> dict[str, Any]:
-    """Give what was asked for, as a report shows it."""
+def types_of(inputs: Sequence[Any]) -> dict[str, str]:
+    """Write each input's type, by its name."""
+    return {f"input[{index}]": _described(each) for index, each in enumerate(inputs)}
+
+
+def request_facts(request: ModelRequest, loaded: LoadedModel, device: str = "cpu") -> dict[str, Any]:
+    """Give what was asked for, as a report shows it; schedules are of the CPU alone."""
     facts: dict[str, Any] = {}
     if loaded.init_args:
         facts["init_args"] = ", ".join(map(repr, loaded.init_args))
+    if device != "cpu":
+        facts["device"] = device
+        if torch.device(device).type == "cuda":
+            facts["tf32 in products"] = torch.backends.cuda.matmul.allow_tf32
+            facts["tf32 in convolutions"] = torch.backends.cudnn.allow_tf32
+        return facts
     facts["mode"] = request.mode.value
     facts["pipeline"] = " then ".join(request.pipeline)
     if request.values:
@@ -77,7 +116,85 @@ def main_element(model: torch.nn.Module, inputs: Sequence[Any]) -> Element:
     return max(known, key=lambda each: volume[each], default=Element.F32)
 
 
+def require_outputs(specs: Sequence[InputSpec], outputs: Sequence[TensorType]) -> None:
+    """Check that a model gives what ``--output-shape`` says: as many tensors, of these sizes and types.
+
+    Raises:
+        UsageError: it gives something else.
+    """
+    alike = len(specs) == len(outputs) and all(
+        spec.shape == found.shape and spec.element in (None, found.element)
+        for spec, found in zip(specs, outputs, strict=True)
+    )
+    if not alike:
+        said = ", ".join("x".join(map(str, (*spec.shape, *filter(None, [spec.element])))) for spec in specs)
+        found = ", ".join(map(str, outputs)) or "nothing"
+        raise UsageError(f"--output-shape says {said}, and the model gives {found}")
+
+
 def _described(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return repr(value)[:60]
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+# --- work ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """The work of one call, as the engine asks an op for it."""
+
+    flops: int
+    bytes: int
+    element: Element
+    note: str = ""
+    """What a reader must know of the count."""
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of operations; ``None`` where there are none to count."""
+        return self.flops / 1e9 or None
+
+    def eval_roofline(self) -> Work:
+        """Give the work to the engine."""
+        return Work(self.flops, self.bytes, str(self.element.torch).removeprefix("torch."))
+
+
+def count_work(subject: Subject, element: Element) -> ModelWork:
+    """Count the operations of products and convolutions, and the bytes of what goes in and out, once each.
+
+    The model is called once. What the request states takes the place of what is counted.
+
+    Args:
+        subject: The model.
+        element: The type that it computes in.
+    """
+    request, model, inputs = subject.request, subject.model, subject.state.private_inputs()
+    # of a recurrent layer that is one call of oneDNN's, the counter sees nothing
+    with torch.no_grad(), without_onednn(), FlopCounterMode(display=False) as counter:
+        outputs = model(*inputs)
+    moved = _bytes([*model.parameters(), *model.buffers()], inputs, outputs)
+    subject.state.put_back()
+    counted = counter.get_total_flops()
+    stated = None if request.gflops is None else round(request.gflops * 1e9)
+    return ModelWork(
+        flops=counted if stated is None else stated,
+        bytes=request.bytes or moved,
+        element=element,
+        note=_disagreement(stated, counted),
+    )
+
+
+def _bytes(*values: Any) -> int:
+    tensors = {id(leaf): leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+    return max(1, sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()))
+
+
+def _disagreement(stated: int | None, counted: int) -> str:
+    if not stated or not counted or abs(stated - counted) <= _AGREES * counted:
+        return ""
+    return (
+        f"{stated / 1e9:.6g} GFLOP are stated, and its products and convolutions have {counted / 1e9:.6g}"
+        f" ({stated / counted:.3g} times as many); figures go by what is stated"
+    )

@@ -1,10 +1,11 @@
-"""What is asked of a model file: inputs, schedule, what to compare with. Imports no torch, and runs nothing."""
+"""What is asked of a model file: inputs, compiler, what to compare with. Imports no torch, and runs nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,31 @@ from torchsched.elements import FLOATS, Element
 from torchsched.ingress.shapes import InputSpec, Literal
 from torchsched.targets import Target, detect, override, require_here
 
-__all__ = ["MIN_ITERATIONS", "Baseline", "Dump", "Mode", "ModelRequest", "parse_baselines"]
+__all__ = [
+    "MIN_ITERATIONS",
+    "MLIR",
+    "Baseline",
+    "Dump",
+    "Mode",
+    "ModelRequest",
+    "Show",
+    "blocks_for",
+    "installed_compilers",
+    "parse_baselines",
+]
 
+COMPILERS = "kernelmark.model_compilers"
+"""The group of entry points that other compilers are found by."""
+
+MLIR = "mlir"
+"""The compiler that comes with kernelmark, :mod:`torchsched`, and what its row is called."""
 MIN_ITERATIONS = 2
 """Samples below which there is no block with two passes."""
+_BLOCKS, _FEWEST_BLOCKS = 10, 4
+"""Blocks that are aimed at, and the fewest that give an interval worth asking where there are more samples than that:
+Student's factor is 12.7 with two blocks, 4.3 with three and 3.2 with four."""
+LARGEST_SEED = 2**63 - 1
+"""What torch's generators take."""
 
 
 class Mode(StrEnum):
@@ -34,10 +56,21 @@ class Mode(StrEnum):
 
 
 class Baseline(StrEnum):
-    """What a compiled model, or a generated one, is timed next to."""
+    """What a compiled model, or a generated one, is timed next to, without what is installed besides."""
 
     EAGER = "eager"
     INDUCTOR = "inductor"
+
+
+class Show(StrEnum):
+    """Which modules of the compiler are written as the model goes through it."""
+
+    ORIGINAL = "print-original-module"
+    """As imported."""
+    OPTIMISED = "print-optimized-module"
+    """As it is after the last step."""
+    AFTER_ALL = "print-mlir-after-all"
+    """After every step."""
 
 
 class Dump(StrEnum):
@@ -56,6 +89,9 @@ class ModelRequest:
     """
 
     path: Path
+    compiler: str | None = None
+    """What is checked against eager: ``mlir``, ``inductor``, or one that is installed
+    (:mod:`kernelmark.models.compilers`); ``None`` takes ``mlir`` on the CPU and ``inductor`` elsewhere."""
     pipeline: tuple[str, ...] = (DEFAULT_PIPELINE,)
     target: str | None = None
     feature: str | None = None
@@ -69,14 +105,14 @@ class ModelRequest:
     """What floats are converted to; ``None`` leaves the model as it is."""
     inputs: tuple[InputSpec | Literal, ...] | None = None
     """``None`` takes the file's own."""
-    output: InputSpec | None = None
-    """What the model must give; ``None`` does not look."""
+    outputs: tuple[InputSpec, ...] | None = None
+    """What the model must give, a tensor each; ``None`` does not look."""
     init_args: tuple[Any, ...] | None = None
     mode: Mode = Mode.IMPORT
     benchmark: bool = False
     iterations: int = 100
     cache: Cache = Cache.COLD
-    baselines: tuple[Baseline, ...] = tuple(Baseline)
+    baselines: tuple[str, ...] = tuple(Baseline)
     """Used only where it is benchmarked."""
     gflops: float | None = None
     """Billions of operations in a call; ``None`` counts those of its products and convolutions."""
@@ -89,10 +125,15 @@ class ModelRequest:
     out: Path | None = None
     """Folder to keep the run in."""
     dumps: tuple[Dump, ...] = ()
+    shown: tuple[Show, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.pipeline:
             raise UsageError("no pipeline is named")
+        known = [MLIR, *Baseline, *installed_compilers()]
+        if self.compiler is not None and self.compiler not in known:
+            hint = suggestion(self.compiler, known, there_are="compilers")
+            raise UsageError(f"--compiler {self.compiler}: there is none; {hint}")
         if self.element is not None and self.element not in FLOATS:
             raise UsageError(f"--dtype {self.element}: a model is converted to {listing(FLOATS)}")
         for name, value, least in (
@@ -103,6 +144,9 @@ class ModelRequest:
         ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise UsageError(f"--{name} {value}: give a whole number of at least {least}")
+        blocks_for(self.iterations)
+        if self.seed > LARGEST_SEED:
+            raise UsageError(f"--seed {self.seed}: torch takes seeds up to {LARGEST_SEED}")
 
     @property
     def name(self) -> str:
@@ -122,6 +166,41 @@ class ModelRequest:
         """
         return "cpu" if self.device == "cpu" else resolve_device(self.device)
 
+    def compiler_on(self, device: str) -> str:
+        """Give the compiler whose code is checked on ``device``.
+
+        Raises:
+            UsageError: something was asked of ``mlir`` that another compiler does not do.
+        """
+        compiler = self.compiler or (MLIR if device == "cpu" else Baseline.INDUCTOR.value)
+        if compiler == MLIR and device == "cpu":
+            return compiler
+        if compiler == MLIR:
+            raise UsageError(f"--compiler {MLIR} with --device {device}: it makes code for the CPU only")
+        where = f"--device {device}" if device != "cpu" else f"--compiler {compiler}"
+        for option, value, default in self._of_mlir(device):
+            if value != default:
+                raise UsageError(
+                    f"{option} with {where}: that is for code made by way of MLIR, and {compiler} is what is"
+                    " compiled with here; leave it out"
+                )
+        return compiler
+
+    def _of_mlir(self, device: str) -> Iterable[tuple[str, Any, Any]]:
+        """Give each option that only compiling by way of MLIR obeys, what was asked, and what it is otherwise."""
+        yield "--torch-compile", self.mode, Mode.IMPORT
+        yield "--pipeline", self.pipeline, (DEFAULT_PIPELINE,)
+        yield "--param", dict(self.values), {}
+        yield "--schedules", self.roots, ()
+        yield "--target", self.target, None
+        yield "--feature", self.feature, None
+        if device != "cpu":
+            yield "--threads", self.threads, None
+        for dump in Dump:
+            yield f"--dump-{dump.name.lower()}", dump in self.dumps, False
+        for show in Show:
+            yield f"--{show}", show in self.shown, False
+
     def resolve_target(self) -> Target:
         """Find out what to make code for.
 
@@ -135,8 +214,43 @@ class ModelRequest:
         return target
 
 
-def parse_baselines(text: str) -> tuple[Baseline, ...]:
+def installed_compilers() -> Mapping[str, EntryPoint]:
+    """Give the compilers that are installed beside torch's and kernelmark's own, by name."""
+    return {each.name: each for each in sorted(entry_points(group=COMPILERS), key=lambda each: each.name)}
+
+
+def blocks_for(iterations: int) -> int:
+    """Give the blocks that so many samples fall into, two passes each, so that just as many are taken.
+
+    Raises:
+        UsageError: they fall into too few for an interval, or into none; the message names what can be taken.
+    """
+    blocks = _exact_blocks(iterations)
+    if blocks is None:
+        steps = range(iterations)
+        less, more = (
+            next((count for step in steps if _exact_blocks(count := iterations + sign * step)), None)
+            for sign in (-1, 1)
+        )
+        near = " or ".join(str(count) for count in (less, more) if count is not None)
+        raise UsageError(
+            f"--iterations {iterations}: samples are taken in blocks of two passes, of equal length; ask for {near}"
+        )
+    return blocks
+
+
+def _exact_blocks(count: int) -> int | None:
+    fitting = [blocks for blocks in range(1, 2 * _BLOCKS + 1) if count > 0 and count % (2 * blocks) == 0]
+    best = min(fitting, key=lambda blocks: abs(blocks - _BLOCKS), default=None)
+    return best if best is not None and best >= min(_FEWEST_BLOCKS, count // 2) else None
+
+
+def parse_baselines(text: str, others: Iterable[str] = ()) -> tuple[str, ...]:
     """Read a list such as ``eager,inductor``; ``all`` and ``none`` are words of their own.
+
+    Args:
+        text: The list.
+        others: Names beside those of :class:`Baseline`; ``all`` does not include them.
 
     Raises:
         UsageError: a name that there is none of.
@@ -146,8 +260,9 @@ def parse_baselines(text: str) -> tuple[Baseline, ...]:
         return tuple(Baseline)
     if words in ([], ["none"]):
         return ()
+    known = {**{each.value: each for each in Baseline}, **{name: name for name in others}}
     for word in words:
-        if word not in list(Baseline):
-            hint = suggestion(word, [*Baseline, "all", "none"], there_are="baselines")
+        if word not in known:
+            hint = suggestion(word, [*known, "all", "none"], there_are="baselines")
             raise UsageError(f"--baselines {text}: {word!r} is none; {hint}")
-    return tuple(dict.fromkeys(Baseline(word) for word in words))
+    return tuple(dict.fromkeys(known[word] for word in words))

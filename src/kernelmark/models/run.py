@@ -1,4 +1,4 @@
-"""One model from the request to its rows: load, compile, let the engine check and time it.
+"""One model from the request to its rows: load, compile, let the engine check and time it; on any device alike.
 
 Builds a case and its implementations. It checks, times and renders nothing itself, and prints nothing: what a user
 should see on the way is told to a function that is handed in.
@@ -6,16 +6,25 @@ should see on the way is told to a function that is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from kernelmark.errors import ModelError, UsageError, VerificationError
+from kernelmark.device import is_out_of_memory
+from kernelmark.errors import (
+    ModelError,
+    OutOfMemoryError,
+    UnavailableError,
+    UsageError,
+    VerificationError,
+)
 from kernelmark.harness import (
-    Case,
+    Comparison,
     Implementation,
     Session,
     SessionOptions,
@@ -24,41 +33,81 @@ from kernelmark.harness import (
     run_plan,
     use_session,
 )
-from kernelmark.models.case import main_element, make_case, request_facts
-from kernelmark.models.contestants import (
-    bound_code,
-    inductor,
-    plain_call,
-    reference_of,
-    through_torch_compile,
+from kernelmark.models.case import (
+    ModelWork,
+    count_work,
+    main_element,
+    make_case,
+    request_facts,
+    require_outputs,
 )
-from kernelmark.models.request import Baseline, Dump, Mode, ModelRequest
-from kernelmark.models.result import OURS, ModelRun
+from kernelmark.models.compilers import (
+    Contestant,
+    Subject,
+    compile_with,
+    exact_float32,
+)
+from kernelmark.models.draws import check_on_second_draw, draw_twice
+from kernelmark.models.mlir import build_options, compile_by_mlir
+from kernelmark.models.request import MLIR, ModelRequest, blocks_for
 from kernelmark.models.state import State, plain_inputs
-from kernelmark.models.two_draws import Binder, Contestant, Draws, draw_twice
-from kernelmark.models.work import ModelWork, count_work
+from kernelmark.models.tolerances import figure
 from kernelmark.records import Check, Role, Row
+from kernelmark.text import in_short
 from kernelmark.timing import Budget
-from kernelmark.verify import Exact, Tolerance
-from torchsched.backend import Backend, BackendOptions
+from kernelmark.units import format_time
+from kernelmark.verify import Tolerance
 from torchsched.bindings import bindings
-from torchsched.building import BuildOptions, build
-from torchsched.elements import Element
 from torchsched.failures import Stage
 from torchsched.heap import keep_large_blocks
-from torchsched.ingress import LoadedModel, load_model, require_output
+from torchsched.ingress import LoadedModel, load_model
 from torchsched.lowering import Observer, OnStep, unheard
 from torchsched.packing import ALIGNMENT
-from torchsched.parallel import loaded_openmp
-from torchsched.signature import Result
 from torchsched.targets import Target
 
-if TYPE_CHECKING:
-    from torchsched.execution import Compiled
+__all__ = ["ModelRun", "load_subject", "moved", "run_model"]
 
-__all__ = ["OURS", "ModelRun", "run_model"]
+_NO_MLIR = "MLIR makes code for the CPU only, and this run is on {}"
 
-_BLOCKS = 10
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """What one model's run found."""
+
+    request: ModelRequest
+    comparison: Comparison
+    tolerance: Tolerance
+    seconds: Mapping[str, float]
+    """What each stage of compiling took; none of it is in a call. Empty where no code was compiled by way of MLIR."""
+    work: ModelWork | None
+    """None where nothing was timed."""
+    folder: Path | None
+    """Where the run is kept."""
+
+    @property
+    def ours(self) -> Row:
+        """The row that the others are compared with: that of the compiler that the run is about."""
+        return self.comparison.rows[0]
+
+    def lines(self) -> Iterator[str]:
+        """Write what scripts read, then the table."""
+        timing = self.ours.timing
+        if timing is not None:
+            yield f"{timing.latency.samples} runs: {timing.latency.mean_ns / 1e9!r} seconds"
+        if self.ours.check is Check.VERIFIED:
+            yield "Success: The output of the compiled model matches the reference output."
+        else:
+            yield f"{str(self.ours.check).capitalize()}: {self.ours.note}"
+        yield f"Tolerance: {figure(self.tolerance)}"
+        if timing is not None and self.work is not None and self.work.gflops is not None:
+            yield f"\nPerformance: {self.work.flops / timing.latency.mean_ns:.2f} GFLOPS"
+        if timing is not None:
+            yield f"\nThe lines above go by the mean of all calls, the table by medians.\n{self.comparison}"
+        stages = [f"{stage} {format_time(seconds * 1e9, 3)}" for stage, seconds in self.seconds.items()]
+        if stages:
+            yield f"Compiling took: {', '.join(stages)}"
+        if self.folder is not None:
+            yield f"the report is {self.folder / 'report.md'}"
 
 
 def run_model(
@@ -80,120 +129,156 @@ def run_model(
 
     Raises:
         UsageError: the file, the options or the schedule do not fit each other; nothing was run.
-        UnavailableError: this machine lacks torch-mlir, or what the code would need.
+        UnavailableError: this machine lacks torch-mlir, or what the code would need, or the compiler fails here. The
+            rows are recorded.
+        OutOfMemoryError: the model, its inputs or its answer do not fit into memory.
         ModelError: a stage refused the model, or the compiled one could not be called. The row is recorded.
         VerificationError: the compiled model's answer is wrong; nothing was timed. The rows are recorded.
         TimingError: the instrument cannot vouch for a reading.
     """
-    device = request.resolve_device()
-    if device != "cpu":
-        return _on_device(request, device, tuple(command), tell)
-    target = request.resolve_target()
-    bindings("ir")  # where torch-mlir is missing, that is told before a model's file runs
-    if request.element is not None:
-        _build_options(request, target).schedule_for(request.element, target)
-    for note in target.notes:
-        tell(note)
-    kept = keep_large_blocks()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(target.threads)
-    session = Session(_session_options(request), command=tuple(command))
+    device = _device(request)
+    compiler = request.compiler_on(device)
+    target = request.resolve_target() if device == "cpu" else None
+    if compiler == MLIR and target is not None:
+        bindings("ir")  # where torch-mlir is missing, that is told before a model's file runs
+        if request.element is not None:
+            build_options(request, target).schedule_for(request.element, target)
+        for note in target.notes:
+            tell(note)
+    session = Session(_session_options(request, device), command=tuple(command))
     outcome = "failed"
     try:
-        with use_session(session), torch.no_grad():
+        with use_session(session), torch.no_grad(), _settled(target) as malloc, told_of_memory(request.name):
             on_step("load")
-            loaded = load_model(
-                request.path,
-                inputs=request.inputs,
-                init_args=request.init_args,
-                element=request.element,
-                seed=request.seed,
-            )
-            run = _Run(request, target, session, loaded, tell, observer, on_step, kept).carry_out()
+            subject, loaded = load_subject(request, device)
+            run = _Run(subject, loaded, compiler, target, session, tell, observer, on_step, malloc)
+            found = run.carry_out()
             outcome = "completed"
     finally:
-        torch.set_num_threads(threads)
         session.close(outcome)
-        _write_reports(session.folder)
-    return run
+        if session.folder is not None:
+            from kernelmark.report import write_reports
+
+            write_reports(session.folder)
+    return found
 
 
-def _on_device(
-    request: ModelRequest, device: str, command: tuple[str, ...], tell: Callable[[str], None]
-) -> ModelRun:
-    from kernelmark.models.on_device import run_on_device
+def load_subject(request: ModelRequest, device: str) -> tuple[Subject, LoadedModel]:
+    """Load a request's model and move it to ``device``; with what was loaded.
 
+    Raises:
+        UsageError: the file lacks what it must hold, its own code raised, or the model gives something else than the
+            request says.
+    """
+    loaded = load_model(
+        request.path,
+        inputs=request.inputs,
+        init_args=request.init_args,
+        element=request.element,
+        seed=request.seed,
+    )
+    if device != "cpu":
+        loaded = moved(loaded, device)
+    inputs = plain_inputs(loaded.inputs, ALIGNMENT)
+    subject = Subject(request, loaded.model, inputs, State(loaded.model, inputs), device)
+    if request.outputs is not None:
+        require_outputs(request.outputs, subject.state.outputs)
+    return subject, loaded
+
+
+def moved(loaded: LoadedModel, device: str) -> LoadedModel:
+    """Give the model and its inputs on ``device``: parameters, buffers, and tensors that are plain attributes."""
+
+    def move(leaf: Any) -> Any:
+        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
+
+    model = loaded.model.to(device)
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and any(
+                isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
+            ):
+                setattr(module, name, pytree.tree_map(move, value))
+    return replace(loaded, model=model, inputs=pytree.tree_map(move, loaded.inputs))
+
+
+@contextmanager
+def told_of_memory(name: str) -> Iterator[None]:
+    """Turn whatever an allocator raises inside into one error, which says what to do.
+
+    Raises:
+        OutOfMemoryError: memory ran out.
+    """
     try:
-        torch.device(device)
-    except RuntimeError as error:
-        raise UsageError(
-            f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
+        yield
+    except VerificationError:
+        raise  # an implementation that ran out of memory has its row
+    except Exception as error:
+        if (cause := _allocator_s(error)) is None:
+            raise
+        raise OutOfMemoryError(
+            f"{name}: memory ran out ({in_short(cause)}); give it smaller --input-shapes, or more memory"
         ) from error
-    session = Session(_session_options(request, device), command=command)
-    outcome = "failed"
-    try:
-        run = run_on_device(request, device, session, tell)
-        outcome = "completed"
-    finally:
-        session.close(outcome)
-        _write_reports(session.folder)
-    return run
 
 
-@dataclass(slots=True)
+def _allocator_s(error: BaseException | None) -> BaseException | None:
+    while error is not None and not is_out_of_memory(error):
+        error = error.__cause__
+    return error
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
-    """One run and what it has made so far."""
+    """One run of one model."""
 
-    request: ModelRequest
-    target: Target
-    session: Session
+    subject: Subject
     loaded: LoadedModel
+    compiler: str
+    target: Target | None
+    """What code is made for; ``None`` on a device that none is made for by way of MLIR."""
+    session: Session
     tell: Callable[[str], None]
     observer: Observer | None
     on_step: OnStep
     malloc: Mapping[str, str]
-    inputs: tuple[Any, ...] = ()
-    seconds: dict[Stage, float] = field(default_factory=dict)
-    draws: str = ""
-    """On how many draws of the inputs the answer is checked."""
-    threads: int = 1
-    """How many the code uses, which is one where nothing in it is worth another."""
-
-    @property
-    def loaded_element(self) -> Element:
-        """The float type of the model."""
-        return self.request.element or main_element(self.loaded.model, self.loaded.inputs)
 
     def carry_out(self) -> ModelRun:
         """Compile, check, time."""
-        request, model = self.request, self.loaded.model
-        self.inputs = plain_inputs(self.loaded.inputs, ALIGNMENT)
-        state = State(model, self.inputs)
-        if request.output is not None:
-            require_output(request.output, tuple(Result("out", each) for each in state.outputs))
-        rule = request.tolerance.for_element(self.loaded_element)
+        subject, request = self.subject, self.subject.request
+        element = request.element or main_element(subject.model, self.loaded.inputs)
+        rule = request.tolerance.for_element(element)
+        others: dict[str, Unavailable] = {}
+        if subject.device != "cpu":
+            others[MLIR] = Unavailable(_NO_MLIR.format(subject.device))
+            self.tell(f"{MLIR}: unavailable: {others[MLIR].reason}")
+        facts = request_facts(request, self.loaded, subject.device)
         case = None
         try:
-            bind = self._compiled(model, state)
+            ours = self._ours()
+            if isinstance(ours, Unavailable):
+                self._record(rule, facts, {self.compiler: ours, **others})
+                raise UnavailableError(f"{self.compiler} on {subject.device}: {ours.reason}")
             self.on_step(Stage.RUN)
-            draws = self._draw_twice(model, state)
-            case = self._case(request.case_id, self.inputs, state, rule)
-            ours = bind(self.inputs, state)
+            draws = draw_twice(subject, tell=self.tell)
+            facts |= {"draws": str(draws), **self._facts_of(ours)}
+            case = make_case(subject, rule, facts)
+            bound = ours.bind(subject.inputs, subject.state)
             self.tell("Running the benchmark..." if request.benchmark else "Executing the module...")
-            contestant = Contestant(
-                OURS,
-                request.case_id,
-                "cpu",
-                bind,
-                lambda case_id, inputs, state: self._case(case_id, inputs, state, rule),
+            check_on_second_draw(
+                ours,
+                subject,
+                draws,
+                lambda case_id, inputs, state: make_case(
+                    subject, rule, facts, case_id=case_id, inputs=inputs, state=state
+                ),
                 self.session.record,
             )
-            contestant.check_second_draw(draws, self.inputs, state)
-            work = self._work(state) if request.benchmark else None
-            plan = make_plan(case, (OURS, ours), self._baselines(model, state))
+            work = self._work(element) if request.benchmark else None
+            plan = make_plan(case, (self.compiler, bound), {**self._baselines(), **others})
             comparison = run_plan(plan, self.session, op=work)
         except ModelError as error:
-            self._record_failure(case or self._case(request.case_id, self.inputs, state, rule), error)
+            if request.out is not None:
+                self._record(rule, facts, {self.compiler: error})
             raise
         except VerificationError as error:
             if isinstance(error.__cause__, ModelError):
@@ -202,145 +287,103 @@ class _Run:
         finally:
             if case is not None:
                 case.release()
-        return ModelRun(request, comparison, rule, self.seconds, work, self.session.folder)
+        return ModelRun(request, comparison, rule, ours.seconds, work, self.session.folder)
 
-    def _draw_twice(self, model: torch.nn.Module, state: State) -> Draws:
-        request = self.request
-        draws = draw_twice(
-            reference_of(model, state),
-            self.inputs,
-            seed=request.seed,
-            wanted=request.second_draw,
-            tell=self.tell,
+    def _ours(self) -> Contestant | Unavailable:
+        if self.compiler != MLIR or self.target is None:
+            return compile_with(self.compiler, self.subject)
+        return compile_by_mlir(
+            self.subject, self.target, tell=self.tell, observer=self.observer, on_step=self.on_step
         )
-        self.draws = str(draws)
-        return draws
 
-    # --- ours ---------------------------------------------------------------------------------------
+    def _facts_of(self, ours: Contestant) -> dict[str, Any]:
+        notes = self.target.notes if self.target is not None and self.compiler == MLIR else ()
+        return {**ours.facts, **({"notes": "; ".join(notes)} if notes else {}), **self.malloc}
 
-    def _compiled(self, model: torch.nn.Module, state: State) -> Binder:
-        """Compile the model, and give what makes an implementation of the code for inputs and a state."""
-        if self.request.mode is Mode.TORCH_COMPILE:
-            return self._through_torch_compile(model, state)
-        options = _build_options(self.request, self.target)
-        built = build(model, self.inputs, options, observer=self.observer, on_step=self.on_step)
-        self.seconds.update(built.seconds)
-        self.threads = built.compiled.threads
-        self._dump([built.compiled])
-        return lambda inputs, state: bound_code(built, inputs, state)
-
-    def _through_torch_compile(self, model: torch.nn.Module, state: State) -> Binder:
-        request = self.request
-        backend = Backend(
-            BackendOptions(
-                pipeline=request.pipeline,
-                target=request.target,
-                feature=request.feature,
-                threads=self.target.threads,
-                params=request.values,
-                roots=request.roots,
-            ),
-            observer=self.observer,
-            on_step=self.on_step,
-        )
-        implementation, function = through_torch_compile(model, backend, state)
-        for subgraph in backend.subgraphs:
-            for stage, seconds in subgraph.seconds.items():
-                self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-        compiled = [each.compiled for each in backend.subgraphs if each.compiled is not None]
-        self.threads = max((each.threads for each in compiled), default=1)
-        self._dump(compiled)
-        return lambda inputs, state: plain_call(function, state, backend=implementation.backend)
-
-    def _dump(self, compiled: Sequence[Compiled]) -> None:
-        """Write the machine code into the folder where the command was called."""
-        for dump in self.request.dumps:
-            for number, code in enumerate(compiled, start=1):
-                part = f".{number}" if len(compiled) > 1 else ""
-                path = Path(f"{self.request.name}{part}.{dump}")
-                if dump is Dump.OBJECT:
-                    code.dump_object(path)
-                    self.tell(f"Object written to {path}")
-                else:
-                    path.write_text(code.assembly(), encoding="utf-8")
-                    self.tell(f"Assembly written to {path}")
-
-    # --- what it is compared with -------------------------------------------------------------------
-
-    def _baselines(self, model: torch.nn.Module, state: State) -> dict[str, Implementation | Unavailable]:
-        if not self.request.benchmark:
-            return {}
-        made: dict[str, Implementation | Unavailable] = {}
-        for baseline in self.request.baselines:
-            if baseline is Baseline.EAGER:
-                made[baseline] = plain_call(model, state, backend="torch eager")
-            else:
-                made[baseline] = inductor(model, state)
+    def _baselines(self) -> dict[str, Implementation | Unavailable]:
+        """Make what it is timed next to; a compiler that is checked itself is no baseline of its own."""
+        subject, made = self.subject, dict[str, Implementation | Unavailable]()
+        for name in subject.request.baselines if subject.request.benchmark else ():
+            if name != self.compiler:
+                found = compile_with(name, subject)
+                made[name] = (
+                    found if isinstance(found, Unavailable) else found.bind(subject.inputs, subject.state)
+                )
         return made
 
-    def _case(self, case_id: str, inputs: tuple[Any, ...], state: State, rule: Tolerance) -> Case:
-        reference = reference_of(self.loaded.model, state)
-        facts = {
-            **request_facts(self.request, self.loaded),
-            "draws": self.draws,
-            "threads": self.threads,
-            **({"notes": "; ".join(self.target.notes)} if self.target.notes else {}),
-            **({"openmp": str(loaded_openmp())} if self.threads > 1 else {}),
-            **self.malloc,
-        }
-        return make_case(
-            case_id, inputs, reference, Exact(tolerance=rule), facts=facts, seed=self.request.seed
-        )
-
-    def _work(self, state: State) -> ModelWork:
-        request, element = self.request, self.loaded_element
-        inputs = state.private_inputs()
-        work = count_work(self.loaded.model, inputs, element, gflops=request.gflops, nbytes=request.bytes)
-        state.put_back()
+    def _work(self, element: Any) -> ModelWork:
+        work = count_work(self.subject, element)
         if work.note:
             self.tell(work.note)
         return work
 
-    def _record_failure(self, case: Case, error: ModelError) -> None:
-        """Keep a row that says at which stage the model failed."""
-        if self.request.out is not None:
+    def _record(
+        self, rule: Tolerance, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]
+    ) -> None:
+        """Keep a row of each implementation that there is none of; ``facts`` say at which stage a model failed."""
+        case = make_case(self.subject, rule, facts)
+        for name, end in ends.items():
+            failed = isinstance(end, ModelError)
             self.session.record(
                 Row(
                     case=case.id,
-                    implementation=OURS,
-                    role=Role.OURS,
-                    check=Check.FAILED,
-                    note=str(error),
-                    params={**case.params, "stage": error.stage},
+                    implementation=name,
+                    role=Role.OURS if name == self.compiler else Role.BASELINE,
+                    check=Check.FAILED if failed else Check.UNAVAILABLE,
+                    note=str(end) if failed else end.reason,
+                    params={**case.params, **({"stage": end.stage} if failed else {})},
                     seed=case.seed,
                 )
             )
 
 
-def _build_options(request: ModelRequest, target: Target) -> BuildOptions:
-    return BuildOptions(
-        pipeline=request.pipeline,
-        element=request.element,
-        target=target,
-        roots=request.roots,
-        values=request.values,
-    )
+def _device(request: ModelRequest) -> str:
+    """Give the device's own name.
+
+    Raises:
+        UsageError: torch has no such kind of device.
+        UnavailableError: this machine, or this build of torch, has none.
+    """
+    device = request.resolve_device()
+    if device == "cpu":
+        return device
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise UsageError(
+            f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
+        ) from error
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if current is None or current.type != kind:
+        there = f"{current.type} and cpu" if current is not None else "cpu alone"
+        raise UnavailableError(
+            f"--device {device}: torch {torch.__version__} finds no {kind} device here, but {there}"
+        )
+    return device
 
 
-def _session_options(request: ModelRequest, device: str = "cpu") -> SessionOptions:
+@contextmanager
+def _settled(target: Target | None) -> Iterator[Mapping[str, str]]:
+    """Let torch be, for a while, as every contestant needs it; gives what a report says of malloc."""
+    if target is None:
+        with exact_float32():
+            yield {}
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(target.threads)
+    try:
+        yield keep_large_blocks()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _session_options(request: ModelRequest, device: str) -> SessionOptions:
     count = request.iterations
     return SessionOptions(
         device=device,
         verify_only=not request.benchmark,
         cache=request.cache,
-        budget=Budget(min_count=count, max_count=count, blocks=min(_BLOCKS, count // 2)),
+        budget=Budget(min_count=count, max_count=count, blocks=blocks_for(count)),
         out=request.out,
         ceilings=request.benchmark,
     )
-
-
-def _write_reports(folder: Path | None) -> None:
-    if folder is not None:
-        from kernelmark.report import write_reports
-
-        write_reports(folder)

@@ -26,13 +26,17 @@ from torchsched import targets
 from torchsched.bindings import available
 from torchsched.elements import Element
 from torchsched.failures import Stage
-from torchsched.ingress import parse_input_shapes, parse_output_shape
+from torchsched.ingress import InputSpec, parse_input_shapes
 from torchsched.openmp import find_openmp
 from torchsched.targets import detect
 
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
 
 File = Callable[[str], Path]
+
+
+def shapes(text: str) -> tuple[InputSpec, ...]:
+    return tuple(each for each in parse_input_shapes(text) if isinstance(each, InputSpec))
 
 
 def stored_notes(params: Mapping[str, object]) -> list[str]:
@@ -158,7 +162,7 @@ def test_the_type_and_the_shapes_are_what_is_asked_for(model_file: File) -> None
         model_file("product"),
         element=Element.BF16,
         inputs=parse_input_shapes("8x4xbf16xrnd,4x5xbf16xrnd"),
-        output=parse_output_shape("8x5xbf16"),
+        outputs=shapes("8x5xbf16"),
         pipeline=("loops",),
     )
     found = run_model(request)
@@ -284,7 +288,7 @@ def test_a_recurrent_layer_is_compiled_in_torch_compile_mode_too(model_file: Fil
 
 
 def test_another_output_than_was_said_is_an_error_of_use(model_file: File) -> None:
-    request = ModelRequest(model_file("product"), output=parse_output_shape("16x17"), pipeline=("loops",))
+    request = ModelRequest(model_file("product"), outputs=shapes("16x17"), pipeline=("loops",))
     with pytest.raises(UsageError, match="--output-shape says 16x17"):
         run_model(request)
 

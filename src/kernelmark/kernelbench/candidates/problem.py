@@ -13,7 +13,7 @@ import torch
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.drawing import Draws
 from kernelmark.kernelbench.candidates.job import Job, Mode
-from kernelmark.models.on_device import compute_float32_exactly
+from kernelmark.models.compilers import compute_float32_exactly
 from kernelmark.models.state import Kept, cloned
 from kernelmark.verify import Exact, differing
 from kernelmark.verify.structure import leaves

@@ -14,7 +14,7 @@ from typing import Any
 from kernelmark.errors import ModelError, UsageError, VerificationError
 from kernelmark.harness import Session, SessionOptions
 from kernelmark.harness.provenance import environment, now
-from kernelmark.models.case import main_element, make_case
+from kernelmark.models.case import main_element, types_of
 from kernelmark.models.tolerances import figure
 from kernelmark.models.tuning.book import Book, Phase
 from kernelmark.models.tuning.descriptor import write_descriptor
@@ -26,7 +26,6 @@ from kernelmark.models.tuning.search import Search
 from kernelmark.models.tuning.space import Space, make_space
 from kernelmark.models.tuning.state import STATE_FILE, State, read_state
 from kernelmark.records import RECORDS_FILE, read_run
-from kernelmark.verify import Exact
 from torchsched.bindings import bindings
 from torchsched.descriptors import Schedule, find_schedule
 from torchsched.descriptors.parameters import written
@@ -132,8 +131,7 @@ class _Question:
         schedule = find_schedule(asked.pipeline, element, target, roots=asked.roots, values=asked.values)
         check_passes(schedule.steps)
         rule = asked.tolerance.for_element(element)
-        case = make_case("", loaded.inputs, loaded.model, Exact(tolerance=rule), facts={}, seed=asked.seed)
-        inputs = ", ".join(str(each) for each in case.params.values())
+        inputs = ", ".join(types_of(loaded.inputs).values())
         arguments = ", ".join(map(repr, loaded.init_args))
         facts = {
             "the model": f"{asked.name} ({_digest(asked.path.read_bytes())})",

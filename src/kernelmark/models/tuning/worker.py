@@ -21,23 +21,21 @@ import torch
 from kernelmark.errors import KernelmarkError, ModelError, VerificationError
 from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
 from kernelmark.models.case import make_case, request_facts
-from kernelmark.models.contestants import bound_code, reference_of
+from kernelmark.models.compilers import Contestant, Subject
+from kernelmark.models.draws import Draws, check_on_second_draw, draw_twice
+from kernelmark.models.mlir import bound_code, build_options, facts_of_code
 from kernelmark.models.request import ModelRequest
-from kernelmark.models.state import State, plain_inputs
+from kernelmark.models.run import load_subject
+from kernelmark.models.state import State
 from kernelmark.models.tuning.jobs import Answers, CheckJob, MeasureJob, read_job
 from kernelmark.models.tuning.space import Candidate
-from kernelmark.models.two_draws import Contestant, Draws, draw_twice
 from kernelmark.records import Check, Role, Row
 from kernelmark.text import message_of
 from kernelmark.timing import Budget
-from kernelmark.verify import Exact
-from torchsched.building import BuildOptions, Built, build
-from torchsched.elements import Element
+from torchsched.building import Built, build
 from torchsched.failures import Stage
 from torchsched.heap import keep_large_blocks
-from torchsched.ingress import LoadedModel, load_model
-from torchsched.packing import ALIGNMENT
-from torchsched.parallel import loaded_openmp
+from torchsched.ingress import LoadedModel
 from torchsched.targets import Target
 
 __all__ = ["carry_out", "main"]
@@ -88,23 +86,14 @@ class _Shop:
 
     job: CheckJob | MeasureJob
     target: Target
+    subject: Subject
     loaded: LoadedModel
-    inputs: tuple[Any, ...]
-    state: State
     alarm: Callable[[float], object]
 
     @classmethod
     def open(cls, job: CheckJob | MeasureJob, target: Target, alarm: Callable[[float], object]) -> _Shop:
-        request = job.request
-        loaded = load_model(
-            request.path,
-            inputs=request.inputs,
-            init_args=request.init_args,
-            element=request.element,
-            seed=request.seed,
-        )
-        inputs = plain_inputs(loaded.inputs, ALIGNMENT)
-        return cls(job, target, loaded, inputs, State(loaded.model, inputs), alarm)
+        subject, loaded = load_subject(job.request, "cpu")
+        return cls(job, target, subject, loaded, alarm)
 
     @contextlib.contextmanager
     def limited(self) -> Iterator[None]:
@@ -121,31 +110,21 @@ class _Shop:
 
     def build(self, candidate: Candidate, began: Callable[[Stage], object]) -> Built:
         """Compile the model with a candidate's values; each stage is told as it begins."""
-        options = BuildOptions(
-            pipeline=self.request.pipeline,
-            element=self.element,
-            target=self.target,
-            roots=self.request.roots,
-            values={**self.request.values, **candidate.values},
-        )
-        return build(self.loaded.model, self.inputs, options, on_stage=began)
-
-    @property
-    def element(self) -> Element:
-        return self.job.element
+        options = build_options(self.request, self.target, element=self.job.element, values=candidate.values)
+        return build(self.subject.model, self.subject.inputs, options, on_stage=began)
 
     def case(
-        self, inputs: tuple[Any, ...], state: State, facts: Mapping[str, Any], *, case_id: str | None = None
+        self,
+        facts: Mapping[str, Any],
+        case_id: str | None = None,
+        inputs: tuple[Any, ...] | None = None,
+        state: State | None = None,
     ) -> Case:
         """Make the case that the engine is given."""
-        rule = self.request.tolerance.for_element(self.element)
+        rule = self.request.tolerance.for_element(self.job.element)
+        facts = {**request_facts(self.request, self.loaded), **facts, **keep_large_blocks()}
         return make_case(
-            case_id or self.job.case_id,
-            inputs,
-            reference_of(self.loaded.model, state),
-            Exact(tolerance=rule),
-            facts={**request_facts(self.request, self.loaded), **facts, **keep_large_blocks()},
-            seed=self.request.seed,
+            self.subject, rule, facts, case_id=case_id or self.job.case_id, inputs=inputs, state=state
         )
 
     def session(self, *, budget: Budget | None = None) -> Session:
@@ -165,10 +144,7 @@ class _Shop:
 
 def _check_all(shop: _Shop, job: CheckJob, answers: Answers) -> None:
     known = dict(job.known)
-    reference, seed = reference_of(shop.loaded.model, shop.state), job.request.seed
-    draws = draw_twice(
-        reference, shop.inputs, seed=seed, wanted=job.request.second_draw, tell=lambda line: None
-    )
+    draws = draw_twice(shop.subject)
     for candidate in job.candidates:
         with shop.limited():
             row = _checked(shop, candidate, known, draws, answers)
@@ -201,15 +177,14 @@ def _checked(
             row = _row(shop, candidate, Check.VERIFIED, f"the same code as {known[code]}")
             return row.model_copy(update={"params": {**row.params, **facts, "same": known[code]}})
         began(Stage.RUN)
-        contestant = Contestant(
-            candidate.label,
-            shop.job.case_id,
-            "cpu",
-            lambda inputs, state: bound_code(built, inputs, state),
-            lambda case_id, inputs, state: shop.case(inputs, state, facts, case_id=case_id),
+        contestant = Contestant(candidate.label, lambda inputs, state: bound_code(built, inputs, state))
+        check_on_second_draw(
+            contestant,
+            shop.subject,
+            draws,
+            lambda case_id, inputs, state: shop.case(facts, case_id, inputs, state),
             wrong.append,
         )
-        contestant.check_second_draw(draws, shop.inputs, shop.state)
         return _verified(shop, contestant, facts)
     except VerificationError as error:
         wrong += error.comparison or ()
@@ -224,8 +199,8 @@ def _checked(
 
 def _verified(shop: _Shop, contestant: Contestant, facts: Mapping[str, Any]) -> Row:
     """Let the engine check the code on the first draw of the inputs."""
-    case, session = shop.case(shop.inputs, shop.state, facts), shop.session()
-    code = contestant.bind(shop.inputs, shop.state)
+    case, session = shop.case(facts), shop.session()
+    code = contestant.bind(shop.subject.inputs, shop.subject.state)
     try:
         with use_session(session):
             return run_plan(make_plan(case, (contestant.name, code), {}), session).rows[0]
@@ -234,7 +209,7 @@ def _verified(shop: _Shop, contestant: Contestant, facts: Mapping[str, Any]) -> 
 
 
 def _row(shop: _Shop, candidate: Candidate, check: Check, note: str) -> Row:
-    case = shop.case(shop.inputs, shop.state, {})
+    case = shop.case({})
     return Row(
         case=case.id,
         implementation=candidate.label,
@@ -261,11 +236,10 @@ def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
     for candidate in job.candidates:
         with shop.limited():
             built = shop.build(candidate, partial(answers.begin, candidate))
-        codes[candidate.label] = bound_code(built, shop.inputs, shop.state)
+        codes[candidate.label] = bound_code(built, shop.subject.inputs, shop.subject.state)
         threads[candidate.label] = built.compiled.threads
-    most = max(threads.values())
-    facts = {**job.facts, "threads": most, **({"openmp": str(loaded_openmp())} if most > 1 else {})}
-    case, session = shop.case(shop.inputs, shop.state, facts), shop.session(budget=job.budget)
+    facts = {**job.facts, **facts_of_code(max(threads.values()))}
+    case, session = shop.case(facts), shop.session(budget=job.budget)
     ours, *others = codes
     answers.begin(job.candidates[0], "measure")
     try:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.mlir.tuning.conftest import HEADER
 
 from kernelmark.errors import CrashedError, ModelFileError
 from kernelmark.models.request import ModelRequest
@@ -15,6 +14,7 @@ from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check
 from kernelmark.timing import Budget
+from tests.unit.models.tuning.conftest import HEADER
 from torchsched.bindings import available
 from torchsched.elements import Element
 

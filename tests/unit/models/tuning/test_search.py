@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.unit.mlir.tuning.conftest import TableJudge
 
 from kernelmark.errors import CrashedError, ModelLoweringError, VerificationError
 from kernelmark.models.tuning.book import Book, Phase
@@ -14,6 +13,7 @@ from kernelmark.models.tuning.racing import CONFIRMATION, RUNGS, Drop, Fate, Rac
 from kernelmark.models.tuning.search import BATCH, Outcome, Search
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check
+from tests.unit.models.tuning.conftest import TableJudge
 
 Make = Callable[[int], tuple[Candidate, ...]]
 Open = Callable[[], Book]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.mlir.tuning.conftest import HEADER
 
 from kernelmark.errors import ModelFileError
 from kernelmark.models.request import ModelRequest
@@ -22,6 +21,7 @@ from kernelmark.models.tuning.space import Candidate
 from kernelmark.models.tuning.worker import carry_out
 from kernelmark.records import Cache, Check, Row
 from kernelmark.timing import Budget
+from tests.unit.models.tuning.conftest import HEADER
 from torchsched.bindings import available
 from torchsched.elements import Element
 
