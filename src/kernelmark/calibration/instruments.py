@@ -16,7 +16,7 @@ from kernelmark.errors import EmptyIterationError, TimingError, UnavailableError
 from kernelmark.records import Cache, Timing
 from kernelmark.roofline import TOLERANCE
 from kernelmark.timing import TIMERS, Budget, TimingOptions, bench_kernel, open_timer
-from kernelmark.timing.order import in_bearable_order
+from kernelmark.timing.profilers import in_bearable_order
 from kernelmark.timing.timer import SYNCHRONOUS_KINDS, Timer
 from kernelmark.timing.timers import TimerEntry
 from kernelmark.units import NS_PER_S, NS_PER_US, format_bytes, format_percent, format_time

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelmark.device import Device
 from kernelmark.errors import TimingError, UnavailableError
-from kernelmark.timing.order import in_bearable_order
+from kernelmark.timing.profilers import in_bearable_order
 from kernelmark.timing.timer import Timer
 from kernelmark.timing.timers import TIMERS, TimerEntry, open_timer
 

@@ -19,7 +19,8 @@ from kernelmark.launches.ranks import Ranks, slowest
 from kernelmark.launches.result import Measured, RankReadings, Setting, make_result, what_was_kept
 from kernelmark.launches.timers import Choice, choose_timer, open_chosen
 from kernelmark.records import PassRecord
-from kernelmark.timing import Call, FixedCounts, RoundsOptions, Timer, time_in_rounds
+from kernelmark.timing import Call, FixedCounts, Timer, TimingOptions, Turns, time_together
+from kernelmark.timing.timers.hiding import MEETING_CYCLES, queue_sleep
 from kernelmark.units import NS_PER_US, format_time
 
 __all__ = ["DISTRIBUTED_COUNTS", "measure_plan", "open_launch_device"]
@@ -27,8 +28,6 @@ __all__ = ["DISTRIBUTED_COUNTS", "measure_plan", "open_launch_device"]
 DISTRIBUTED_COUNTS = FixedCounts(warmup=5, repeat=30)
 DISTRIBUTED_FLUSH_BYTES = 8_000_000_000
 """DeepGEMM's: far more than any cache, and long enough for every rank to have queued its launch behind it."""
-GPU_SLEEP_CYCLES = 20_000_000
-"""About 10 ms: hides the hosts' meeting and what the launch costs the host."""
 
 
 def open_launch_device(context: DistributedBenchContext | None) -> Device:
@@ -65,12 +64,13 @@ def _measure_here(plan: LaunchPlan, device: Device, choice: Choice, timer: Timer
     device.synchronize()
     probe = measure_probe(device)
     counts = plan.options.counts(choice.timer)
-    options = RoundsOptions(counts, rounds=plan.options.rounds, cooldown_s=plan.options.cooldown_s)
-    timed = time_in_rounds(_calls(plan, built), device, timer=timer, options=options)
+    turns = Turns(counts, rounds=plan.options.rounds, cooldown_s=plan.options.cooldown_s)
+    options = TimingOptions(count_copies=True, turns=turns)  # a launch is all that it does
+    timed = time_together(_calls(plan, built), device, timer=timer, options=options)
     measured = {
         name: Measured(
             each,
-            samples_ns=tuple(getattr(record, choice.timer.reads) for record in each.timing.passes),
+            samples_ns=tuple(getattr(record, choice.timer.reads) for record in each.passes),
             statistic=fmean,
         )
         for name, each in timed.items()
@@ -97,14 +97,15 @@ def _measure_together(
     probe = measure_probe(device, flush=flush)
     sleep = _gpu_sleep(device)
     readings = _Exchange(ranks, tells_gap=timer.tells_gap)
-    options = RoundsOptions(
+    turns = Turns(
         DISTRIBUTED_COUNTS,
         rounds=plan.options.rounds,
         cooldown_s=plan.options.cooldown_s,
         before=_Before(flush, sleep, context.barrier),
     )
+    options = TimingOptions(count_copies=True, turns=turns)
     with _keeping(readings):
-        timed = time_in_rounds(_calls(plan, built), device, timer=timer, options=options, after_pass=readings)
+        timed = time_together(_calls(plan, built), device, timer=timer, options=options, after_pass=readings)
     measured = {
         name: Measured(
             each,
@@ -121,7 +122,7 @@ def _measure_together(
         probe,
         statistic="median of the samples of a round, each that of its slowest rank",
         instrument=timer.name,
-        gpu_sleep_cycles=GPU_SLEEP_CYCLES if sleep else 0,
+        gpu_sleep_cycles=MEETING_CYCLES if sleep else 0,
     )
     result = make_result(setting, measured, built.errors)
     ranks.values(0.0)  # a rank that failed above says so here, and no rank leaves after the others have gone
@@ -222,9 +223,7 @@ def _large_flusher(device: Device) -> Any:
 def _gpu_sleep(device: Device) -> Callable[[], object] | None:
     if device.kind != "cuda":
         return None
-    import torch
-
-    return lambda: torch.cuda._sleep(GPU_SLEEP_CYCLES)
+    return lambda: queue_sleep(MEETING_CYCLES)
 
 
 def _on_stream(context: DistributedBenchContext, device: Device) -> AbstractContextManager[Any]:

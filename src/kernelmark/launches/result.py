@@ -18,8 +18,8 @@ from kernelmark.harness.provenance import environment, now
 from kernelmark.launches.options import LaunchPlan
 from kernelmark.launches.ranks import slowest
 from kernelmark.launches.timers import Choice
-from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry
-from kernelmark.timing import TIMERS, BudgetedCounts, InRounds
+from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry, Timing
+from kernelmark.timing import TIMERS, BudgetedCounts
 from kernelmark.units import NS_PER_US
 
 __all__ = ["PROTOCOL_VERSION", "Measured", "RankReadings", "Setting", "make_result", "what_was_kept"]
@@ -52,7 +52,7 @@ class RankReadings:
 class Measured:
     """One implementation: what was timed, its samples by round, and what makes one number of a round."""
 
-    timed: InRounds
+    timed: Timing
     samples_ns: tuple[Sequence[Ns], ...]
     statistic: Callable[[Sequence[Ns]], float]
     ranks: RankReadings | None = None
@@ -101,7 +101,7 @@ def make_result(
         "benchmark_protocol": _protocol(setting, measured),
         "samples": {name: [_us(samples) for samples in each.samples_ns] for name, each in measured.items()},
         "clocks": {name: _clocks(each) for name, each in measured.items()},
-        "notes": {name: list(each.timed.timing.notes) for name, each in measured.items()},
+        "notes": {name: list(each.timed.notes) for name, each in measured.items()},
     }
     if setting.plan.distributed is not None:
         result["ranks"] = {name: _ranks(each.ranks) for name, each in measured.items() if each.ranks}
@@ -180,18 +180,18 @@ def _budgets(counts: BudgetedCounts, ignored: Mapping[str, float]) -> dict[str, 
 
 
 def _counts(each: Measured) -> dict[str, list[Any]]:
-    counts = each.timed.counts
+    passes = each.timed.passes
     return {
-        "warmup": [count.warmup for count in counts],
-        "samples": [count.samples for count in counts],
+        "warmup": [record.lead_in for record in passes],
+        "samples": [len(record.latency_ns) for record in passes],
         "estimate_us": [
-            None if count.estimate_ns is None else count.estimate_ns / NS_PER_US for count in counts
+            None if record.estimate_ns is None else record.estimate_ns / NS_PER_US for record in passes
         ],
     }
 
 
 def _clocks(each: Measured) -> list[dict[str, Any]]:
-    return [{"before": _told(p.before), "after": _told(p.after)} for p in each.timed.timing.passes]
+    return [{"before": _told(p.before), "after": _told(p.after)} for p in each.timed.passes]
 
 
 def _told(telemetry: Telemetry | None) -> dict[str, Any]:

@@ -174,6 +174,10 @@ class PassRecord(Record):
     n_memsets: tuple[int, ...] | None = None
     uncounted_copy_ns: tuple[Ns, ...] | None = None
     retries: int = 0
+    lead_in: int = 0
+    """Untimed rounds right before the first sample."""
+    estimate_ns: Ns | None = None
+    """What one round was estimated to take, where each pass has its own counts."""
     before: Telemetry | None = None
     after: Telemetry | None = None
 
@@ -233,6 +237,8 @@ class Timing(Record):
     instrument_empty_ns: Ns | None = None
     """What the instrument reads for a call that does nothing."""
     retries: int = 0
+    repeated_passes: int = 0
+    """Passes that were run again because their block had one under another clock; what they replace is dropped."""
     passes: tuple[PassRecord, ...] = ()
     notes: tuple[str, ...] = ()
 

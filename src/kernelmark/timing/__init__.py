@@ -1,29 +1,28 @@
-"""Taking times: the protocol, its budgets, the timers, and the one loop that uses them."""
+"""Taking times: the protocol as a value, its budgets, the timers, and the one loop that uses them."""
 
 from kernelmark.timing.bench import bench_kernel
 from kernelmark.timing.budget import Budget
-from kernelmark.timing.options import TimingOptions
+from kernelmark.timing.loop import AfterPass, time_together
+from kernelmark.timing.protocol import AtPrecision, BudgetedCounts, FixedCounts, Stop, TimingOptions, Turns
 from kernelmark.timing.reading import block_samples
-from kernelmark.timing.rounds import BudgetedCounts, FixedCounts, InRounds, RoundsOptions, time_in_rounds
 from kernelmark.timing.timer import Call, Samples, Timer
 from kernelmark.timing.timers import TIMERS, open_timer
-from kernelmark.timing.together import AfterPass, time_together
 
 __all__ = [
     "TIMERS",
     "AfterPass",
+    "AtPrecision",
     "Budget",
     "BudgetedCounts",
     "Call",
     "FixedCounts",
-    "InRounds",
-    "RoundsOptions",
     "Samples",
+    "Stop",
     "Timer",
     "TimingOptions",
+    "Turns",
     "bench_kernel",
     "block_samples",
     "open_timer",
-    "time_in_rounds",
     "time_together",
 ]

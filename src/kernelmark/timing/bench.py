@@ -9,10 +9,10 @@ from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError
 from kernelmark.records import Timing
 from kernelmark.timing.isolated import time_isolated
-from kernelmark.timing.options import TimingOptions
+from kernelmark.timing.loop import time_together
+from kernelmark.timing.protocol import TimingOptions
 from kernelmark.timing.timer import Call, Timer
 from kernelmark.timing.timers import open_timer
-from kernelmark.timing.together import time_together
 
 __all__ = ["bench_kernel"]
 

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelmark.errors import UsageError
 from kernelmark.units import NS_PER_MS, format_time
 
-__all__ = ["Budget", "Cost", "Counts", "counts", "shared_counts"]
+__all__ = ["Budget", "Cost", "Counts", "corrected", "counts", "shared_counts", "spread"]
 
 _WARMUP_SHARE_OF_PREPARE = 1 / 4
 """The warm-up's default budget is a quarter of the samples', and so is what it may spend on preparing."""
+
+_FEWEST = 2
+"""A block has two passes of each implementation, so that a drift cancels."""
+
+_DISTURBED = 2.0
+"""By how much a calibration may exceed a sample before the counts that follow from it are corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,11 @@ class Budget:
         exact = self.warmup_count
         if exact is not None and (isinstance(exact, bool) or not isinstance(exact, int) or exact < 0):
             raise UsageError(f"budget warmup_count={exact!r}: give a whole number of at least 0, or None")
+        if self.max_count < _FEWEST:
+            raise UsageError(
+                f"budget max_count={self.max_count}: each implementation runs twice in a block, so that"
+                f" {_FEWEST} samples are the fewest there can be; give at least {_FEWEST}"
+            )
         if self.min_count > self.max_count:
             raise UsageError(
                 f"budget min_count={self.min_count} is above max_count={self.max_count}:"
@@ -66,18 +77,23 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Untimed rounds first, then ``blocks`` blocks, each with two passes of ``per_pass`` samples."""
+    """Untimed rounds first, then blocks of two passes each."""
 
     warmup: int
-    per_pass: int
-    blocks: int
+    passes: tuple[tuple[int, int], ...]
+    """Samples of the two passes of each block."""
     notes: tuple[str, ...] = ()
     """What kept the counts from being what the budget asks for, with the numbers."""
 
     @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return len(self.passes)
+
+    @property
     def samples(self) -> int:
         """Samples over all passes."""
-        return 2 * self.blocks * self.per_pass
+        return sum(map(sum, self.passes))
 
 
 def counts(estimate_ns: float, prepare_ns: float, budget: Budget) -> Counts:
@@ -89,20 +105,76 @@ def shared_counts(costs: Mapping[str, Cost], budget: Budget) -> dict[str, Counts
     """Say how often to run each implementation of one comparison.
 
     All share one number of blocks, the smallest that any of them allows, since blocks pair. A block has two
-    passes of at least one sample, so an implementation with ``n`` samples allows ``n / 2`` of them, rounded
-    up. Within the bounds of the budget the count per pass is the one that brings the sum nearest to ``n``.
+    passes of at least one sample, so an implementation with ``n`` samples allows ``n // 2`` of them.
     """
     wanted = {name: _samples(cost, budget) for name, cost in costs.items()}
-    blocks = min([budget.blocks, *((n + 1) // 2 for n in wanted.values())])
+    blocks = min([budget.blocks, *(n // 2 for n in wanted.values())])
     return {
         name: Counts(
             warmup=_warmup(cost, budget),
-            per_pass=_per_pass(wanted[name], 2 * blocks, budget),
-            blocks=blocks,
+            passes=spread(wanted[name], blocks),
             notes=_notes(cost, wanted[name], blocks, budget),
         )
         for name, cost in costs.items()
     }
+
+
+def corrected(
+    planned: Mapping[str, Counts],
+    costs: Mapping[str, Cost],
+    budget: Budget,
+    *,
+    shortest_ns: Mapping[str, float],
+) -> dict[str, Counts]:
+    """Plan again after the first block, where a calibration turns out to have been disturbed.
+
+    A call that another process holds up while it is calibrated looks longer than it is, and would get the fewest
+    samples just where more are needed. One that some sample shows to take less than half of its estimate counts
+    as disturbed. What was taken in the first block stays, and is part of the new number.
+
+    Args:
+        planned: The counts of which the first block has run.
+        costs: What the calibration said.
+        budget: What they were made from.
+        shortest_ns: The shortest sample of each in that block.
+    """
+    seen = {
+        name: replace(cost, estimate_ns=min(cost.estimate_ns, shortest_ns[name]))
+        for name, cost in costs.items()
+    }
+    wrong = {name for name, cost in costs.items() if cost.estimate_ns > _DISTURBED * seen[name].estimate_ns}
+    again = shared_counts(seen, budget)
+    taken = {name: sum(each.passes[0]) for name, each in planned.items()}
+    left = {name: again[name].samples - taken[name] for name in planned}
+    blocks = min(*(each.blocks for each in again.values()), *(1 + each // 2 for each in left.values()))
+    more = any(again[name].samples > planned[name].samples for name in planned)
+    if not wrong or not more or blocks < max(2, *(each.blocks for each in planned.values())):
+        notes = again if wrong else planned
+        return {name: replace(each, notes=notes[name].notes) for name, each in planned.items()}
+    return {
+        name: Counts(
+            warmup=planned[name].warmup,
+            passes=(planned[name].passes[0], *spread(left[name], blocks - 1)),
+            notes=(
+                *new.notes,
+                *([_correction(costs[name], seen[name], new.samples, blocks)] if name in wrong else ()),
+            ),
+        )
+        for name, new in again.items()
+    }
+
+
+def spread(samples: int, blocks: int) -> tuple[tuple[int, int], ...]:
+    """Share samples out over the passes of blocks, all of them, as evenly as blocks that stay mirrored allow.
+
+    What is left over goes to both passes of a block at once, in blocks that lie apart evenly, so that a linear
+    drift still cancels there. An odd sample makes one pass of the first block longer. The statistics hold: a
+    block counts by its median and once, whatever the number of its samples.
+    """
+    each, rest = divmod(samples, 2 * blocks)
+    pairs, odd = divmod(rest, 2)
+    more = [(block + 1) * pairs // blocks - block * pairs // blocks for block in range(blocks)]
+    return tuple((each + one + (odd if block == 0 else 0), each + one) for block, one in enumerate(more))
 
 
 def _is_time(value: object) -> bool:
@@ -111,7 +183,7 @@ def _is_time(value: object) -> bool:
 
 def _samples(cost: Cost, budget: Budget) -> int:
     by_time = _clamp(_fit(budget.sample_ms, cost.estimate_ns), budget)
-    return _clamp(min(by_time, _fit(budget.prepare_ms, cost.prepare_ns)), budget)
+    return max(_FEWEST, _clamp(min(by_time, _fit(budget.prepare_ms, cost.prepare_ns)), budget))
 
 
 def _warmup(cost: Cost, budget: Budget) -> int:
@@ -132,13 +204,11 @@ def _clamp(count: float, budget: Budget) -> int:
     return int(min(max(count, budget.min_count), budget.max_count))
 
 
-def _per_pass(wanted: int, passes: int, budget: Budget) -> int:
-    fewer, more = max(1, wanted // passes), wanted // passes + 1
-    if fewer * passes < budget.min_count:
-        return more
-    if more * passes > budget.max_count or wanted - fewer * passes <= more * passes - wanted:
-        return fewer
-    return more
+def _correction(said: Cost, seen: Cost, samples: int, blocks: int) -> str:
+    return (
+        f"{samples} samples in {blocks} blocks, counted anew after the first block: the calibration read"
+        f" {format_time(said.estimate_ns, 3)}, and a sample {format_time(seen.estimate_ns, 3)}"
+    )
 
 
 def _notes(cost: Cost, wanted: int, blocks: int, budget: Budget) -> tuple[str, ...]:

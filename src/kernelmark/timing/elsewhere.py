@@ -17,8 +17,8 @@ from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError, KernelmarkError, TimingError
 from kernelmark.files import draft
 from kernelmark.process import death_in_words, importing_the_same
-from kernelmark.timing.passes import opened
 from kernelmark.timing.sending import receive, send
+from kernelmark.timing.timer import opened
 from kernelmark.timing.timers import TIMERS, open_timer
 
 __all__ = ["answer", "find_conflict", "in_another_process", "note_of", "refusal"]

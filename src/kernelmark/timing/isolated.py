@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernelmark.errors import InstrumentConflictError
 from kernelmark.records import Timing
 from kernelmark.timing.elsewhere import in_another_process, note_of
-from kernelmark.timing.options import TimingOptions
+from kernelmark.timing.protocol import TimingOptions
 from kernelmark.timing.timer import Call
 
 __all__ = ["time_isolated"]
@@ -51,8 +51,8 @@ def time_isolated(
 
 def _time(request: _Request) -> dict[str, Timing]:
     from kernelmark.device import open_device
+    from kernelmark.timing.loop import time_together
     from kernelmark.timing.timers import open_timer
-    from kernelmark.timing.together import time_together
 
     device = open_device(request.device)
     timer = open_timer(request.timer, device)

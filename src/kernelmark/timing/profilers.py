@@ -7,11 +7,13 @@ the instrument itself when it reads a call whose work is known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from kernelmark.errors import InstrumentConflictError
 
-__all__ = ["Profiler", "note_use", "refuse_after_others", "used"]
+__all__ = ["Profiler", "in_bearable_order", "note_use", "refuse_after_others", "used"]
 
 
 class Profiler(StrEnum):
@@ -55,3 +57,19 @@ def refuse_after_others(profiler: Profiler) -> None:
             f" cannot start after that (CUPTI refuses a second subscriber). Time with {profiler} before the others,"
             " use a process of its own, or ask for a timer that works here: cupti, kineto or device_events"
         )
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+_FIRST = ("proton", "cudagraph_proton")
+"""The timers through Proton, which cannot start after another profiler; the others follow it without harm."""
+
+
+def in_bearable_order(timers: Sequence[N]) -> list[N]:
+    """Put the timers that must come first in a process before the others."""
+    return sorted(timers, key=lambda each: each.name not in _FIRST)

@@ -9,13 +9,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import median
+from statistics import median, median_low
 
 from kernelmark.records import Cache, KernelShare, PassRecord, Timing
 from kernelmark.stats import drift, summarise
 from kernelmark.timing.timer import Samples
 
-__all__ = ["Conditions", "block_samples", "build_timing"]
+__all__ = ["Conditions", "block_samples", "build_timing", "other_clocks"]
+
+CLOCK_TOLERANCE = 0.005
+"""How far the clock of a pass may be from that of its siblings. A device steps by more (15 of 1980 MHz on an H200),
+and what is bound by arithmetic takes as much longer: five readings of one product spread by 0.68 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,9 @@ class Conditions:
     warmup_count: int
     calibration_ns: float | None
     instrument_empty_ns: float | None
+    repeated_passes: int = 0
+    compares_clocks: bool = False
+    """Whether passes under another clock than their siblings are told."""
     notes: tuple[str, ...] = ()
 
 
@@ -59,9 +66,45 @@ def build_timing(passes: Sequence[tuple[PassRecord, Samples]], conditions: Condi
         calibration_ns=conditions.calibration_ns,
         instrument_empty_ns=conditions.instrument_empty_ns,
         retries=sum(record.retries for record in records),
+        repeated_passes=conditions.repeated_passes,
         passes=records,
-        notes=conditions.notes,
+        notes=(*conditions.notes, *_clock_notes(records, conditions)),
     )
+
+
+def other_clocks(records: Sequence[PassRecord]) -> list[PassRecord]:
+    """Give the passes after which the device was at another clock than after most of their siblings.
+
+    The siblings are the passes of the same implementation: what a call draws decides the clock under a power cap.
+    """
+    told = [(record, clock) for record in records if (clock := _clock_mhz(record))]
+    if not told:
+        return []
+    usual = median_low(clock for _, clock in told)
+    return [record for record, clock in told if abs(clock - usual) > CLOCK_TOLERANCE * usual]
+
+
+def _clock_mhz(record: PassRecord) -> float | None:
+    return record.after.clock_mhz if record.after else None
+
+
+def _clock_notes(records: Sequence[PassRecord], conditions: Conditions) -> tuple[str, ...]:
+    if not conditions.compares_clocks:
+        return ()
+    notes, odd = [], other_clocks(records)
+    if conditions.repeated_passes:
+        notes.append(
+            f"{conditions.repeated_passes} passes were run again, since one of their block was more than"
+            f" {100 * CLOCK_TOLERANCE:g} % off the clock of its siblings"
+        )
+    if odd:
+        usual = median_low(clock for record in records if (clock := _clock_mhz(record)))
+        clocks = sorted(_clock_mhz(record) or 0 for record in odd)
+        notes.append(
+            f"{len(odd)} of {len(records)} passes ran at {clocks[0]:.0f} to {clocks[-1]:.0f} MHz, the others at"
+            f" {usual:.0f} MHz: more than the {100 * CLOCK_TOLERANCE:g} % that a clock may be off"
+        )
+    return tuple(notes)
 
 
 def block_samples(timing: Timing) -> tuple[tuple[int | float, ...], ...]:

@@ -7,22 +7,89 @@ be tested with recorded activity and no device at all.
 
 from __future__ import annotations
 
+import gc
+import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kernelmark.device import Device
+from kernelmark.errors import TimingError
 from kernelmark.records import KernelShare
-from kernelmark.timing.references import Reference, capture, verify
 
-__all__ = ["SYNCHRONOUS_KINDS", "Call", "Samples", "Timer"]
+__all__ = [
+    "SYNCHRONOUS_KINDS",
+    "Bracket",
+    "Call",
+    "Reference",
+    "Samples",
+    "Scopes",
+    "Timer",
+    "capture",
+    "collection_off",
+    "do_nothing",
+    "opened",
+    "run_rounds",
+    "verify",
+]
 
 SYNCHRONOUS_KINDS = frozenset({"cpu", "fake"})
 """The device kinds on which a call has done its work when it returns; every other kind has a queue."""
 
-_HOST_CLOCK = capture(time, "perf_counter_ns")
+
+# --- what a reading rests on ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What ``owner.name`` was when it was captured, before anything that is timed was loaded.
+
+    A timed module can replace ``time.perf_counter_ns`` or ``torch.cuda.synchronize`` when it is imported. The
+    instruments call the functions they took then, and afterwards the names must still mean the same: a program
+    that replaced one gets no reading, whatever it meant by it.
+    """
+
+    owner: object
+    name: str
+    value: object
+
+    def __str__(self) -> str:
+        module = getattr(self.owner, "__module__", None)
+        own = getattr(self.owner, "__qualname__", None) or getattr(self.owner, "__name__", repr(self.owner))
+        return ".".join(part for part in (module, own, self.name) if part)
+
+
+def capture(owner: object, *names: str) -> tuple[Reference, ...]:
+    """Take ``owner``'s attributes ``names`` as they are now."""
+    return tuple(Reference(owner, name, getattr(owner, name)) for name in names)
+
+
+def verify(references: Iterable[Reference]) -> None:
+    """Check that every captured name still means what it meant.
+
+    Raises:
+        TimingError: at least one was replaced; the message names each.
+    """
+    changed = [
+        f"{each} is now {getattr(each.owner, each.name, 'gone')!r}"
+        for each in references
+        if getattr(each.owner, each.name, None) is not each.value
+    ]
+    if changed:
+        raise TimingError(
+            f"what the readings rest on was replaced while they were taken: {'; '.join(changed)};"
+            " no time is given; time the implementation without that"
+        )
+
+
+_gc_disable, _gc_enable, _gc_isenabled = gc.disable, gc.enable, gc.isenabled
+_ALWAYS = capture(time, "perf_counter_ns") + capture(gc, "disable", "enable", "isenabled")
+
+
+# --- calls, and the one loop over rounds ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +115,91 @@ class Samples:
     retries: int = 0
 
 
+def do_nothing() -> None:
+    """Do nothing; the call of which an instrument reads only itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """What an instrument does around each call; between ``begin`` and ``end`` there is the call and nothing else.
+
+    Args:
+        begin: Called right before the call; what it returns is the one end of the reading.
+        end: Called right after it; what it returns is the other end.
+        done: Called once both are kept, before the next preparation.
+        broken: Called where a call raises, to take back what ``begin`` has done.
+        rehearse: Whether a call that does nothing goes through the same bracket right before each call, so that
+            the instrument's own path is in the caches.
+    """
+
+    begin: Callable[[], Any]
+    end: Callable[[], Any]
+    done: Callable[[], object] = do_nothing
+    broken: Callable[[], object] = do_nothing
+    rehearse: bool = False
+
+
+class Scopes:
+    """A scope of a profiler around each call: what :class:`Bracket` begins and ends with.
+
+    Args:
+        make: Makes the context manager of a name.
+        name_of: Gives the name of call ``i``, from 0.
+    """
+
+    def __init__(self, make: Callable[[str], Any], name_of: Callable[[int], str]) -> None:
+        self._make, self._names = make, map(name_of, itertools.count())
+        self._open: Any = None
+
+    def enter(self) -> None:
+        """Enter the scope of the next call."""
+        self._open = self._make(next(self._names))
+        self._open.__enter__()
+
+    def leave(self) -> None:
+        """Leave it; does nothing where none is open."""
+        scope, self._open = self._open, None
+        if scope is not None:
+            scope.__exit__(None, None, None)
+
+
+def run_rounds(
+    call: Call, prepare: Callable[[], object], count: int, bracket: Bracket
+) -> tuple[list[tuple[Any, Any]], object]:
+    """Run ``count`` rounds of ``prepare()`` and the call in its bracket: the one loop that every reading comes from.
+
+    What a call returns is kept until just before the next ``prepare``: then only one result is alive at a time, and
+    freeing it is in no reading.
+
+    Returns:
+        The two ends of each reading, and what the last call returned.
+    """
+    begin, end, done, result = bracket.begin, bracket.end, bracket.done, None
+    timed = (call.run, call.args)
+    steps = ((do_nothing, ()), timed) if bracket.rehearse else (timed,)
+    started = ended = None
+    ends: list[tuple[Any, Any]] = []
+    try:
+        for _ in range(count):
+            result = None
+            prepare()
+            for run, args in steps:
+                started = begin()
+                result = run(*args)
+                ended = end()
+            ends.append((started, ended))
+            done()
+    except BaseException:
+        bracket.broken()
+        raise
+    return ends, result
+
+
 class Timer(ABC):
     """One way of reading how long a call took.
 
-    ``open`` before the first pass and ``close`` after the last one, also after an error; ``sample`` is one
-    pass. Subclasses fill in the hooks and never override ``sample``.
+    ``open`` before the first pass and ``close`` after the last one, also after an error; ``collect`` and then
+    ``attribute`` is one pass. Subclasses fill in the hooks and never override ``sample``.
     """
 
     name: ClassVar[str]
@@ -61,7 +208,7 @@ class Timer(ABC):
     reads_empty: ClassVar[bool] = True
     """Whether a call that does nothing has a reading; False where the instrument refuses such a call."""
     own_references: ClassVar[tuple[Reference, ...]] = ()
-    """What this timer calls besides the host clock, captured when its module was imported."""
+    """What this timer calls besides the host's clock and the collector's switch, captured when it was imported."""
 
     clock: Callable[[], int] = staticmethod(time.perf_counter_ns)
     """The host's clock, for what the loop itself has to time (never a sample, but for the host timer)."""
@@ -97,11 +244,9 @@ class Timer(ABC):
 
     @abstractmethod
     def collect(self, call: Call, prepare: Callable[[], object], count: int) -> Any:
-        """Run the rounds and return what the instrument recorded, untouched.
+        """Run the rounds (:func:`run_rounds`) and return what the instrument recorded, untouched.
 
-        Between the two ends of a reading there is the call and nothing else. What a call returns is kept
-        until just before the next ``prepare``: then only one result is alive at a time, and freeing it is
-        in no reading. The last one goes to ``last_result``.
+        What the last call returned goes to ``last_result``.
         """
 
     @abstractmethod
@@ -123,4 +268,34 @@ class Timer(ABC):
         Raises:
             TimingError: something that was timed has replaced one.
         """
-        verify(_HOST_CLOCK + self.own_references)
+        verify(_ALWAYS + self.own_references)
+
+
+@contextmanager
+def opened(timer: Timer, device: Device) -> Iterator[None]:
+    """Hold ``timer`` open; an error that is under way stays the error, whatever closing does."""
+    try:
+        timer.open(device)
+        yield
+    except BaseException as first:
+        try:
+            timer.close()
+        except Exception as second:  # noqa: BLE001 - told with the first error, which says more
+            first.add_note(f"closing the {timer.name} timer failed too: {second!r}")
+        raise
+    else:
+        timer.close()
+    finally:
+        timer.take_result()
+
+
+@contextmanager
+def collection_off() -> Iterator[None]:
+    """Keep the garbage collector out of a pass, and leave it as it was, also after an error."""
+    was_on = _gc_isenabled()
+    _gc_disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            _gc_enable()

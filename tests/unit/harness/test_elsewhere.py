@@ -57,7 +57,6 @@ def spoils(x):
 
 
 def raises_when_timed(x):
-    import kernelmark.timing.passes as passes
     import gc
 
     if not gc.isenabled():

@@ -6,7 +6,15 @@ import pytest
 
 from kernelmark.errors import InstrumentConflictError
 from kernelmark.timing import profilers
-from kernelmark.timing.profilers import Profiler, note_use, refuse_after_others, used
+from kernelmark.timing.profilers import (
+    _FIRST,
+    Profiler,
+    in_bearable_order,
+    note_use,
+    refuse_after_others,
+    used,
+)
+from kernelmark.timing.timers import TIMERS, TimerEntry
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +46,23 @@ def test_the_order_of_first_use_is_kept() -> None:
     for each in (Profiler.KINETO, Profiler.CUPTI, Profiler.KINETO):
         note_use(each)
     assert used() == (Profiler.KINETO, Profiler.CUPTI)
+
+
+def test_proton_comes_first_and_the_others_keep_their_order() -> None:
+    names = ("host", "cupti", "cudagraph_proton", "kineto", "proton")
+    entries = [TimerEntry(name, "x:y", "any device", "") for name in names]
+    assert [each.name for each in in_bearable_order(entries)] == [
+        "cudagraph_proton",
+        "proton",
+        "host",
+        "cupti",
+        "kineto",
+    ]
+
+
+def test_no_timer_is_lost() -> None:
+    assert set(in_bearable_order(TIMERS)) == set(TIMERS)
+
+
+def test_every_timer_that_reads_through_proton_comes_first() -> None:
+    assert {each.name for each in TIMERS if "proton" in each.target} <= set(_FIRST)

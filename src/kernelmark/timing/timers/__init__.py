@@ -70,7 +70,7 @@ TIMERS: tuple[TimerEntry, ...] = (
     ),
     TimerEntry(
         "cudagraph_proton",
-        "kernelmark.timing.timers.cudagraph_proton:CudagraphProtonTimer",
+        "kernelmark.timing.timers.proton:CudagraphProtonTimer",
         "NVIDIA devices",
         "the same, over replays of a CUDA graph that holds all calls of a pass",
     ),

@@ -20,15 +20,25 @@ import torch
 
 from kernelmark.device import Device
 from kernelmark.errors import TimingError, UnavailableError
-from kernelmark.timing.references import Reference, capture
-from kernelmark.timing.timer import Call, Samples, Timer
-from kernelmark.timing.timers.device_sleep import SLEEP_REFERENCES, Sleep, open_cuda_sleep
-from kernelmark.timing.timers.launch_cover import (
+from kernelmark.timing.timer import (
+    Bracket,
+    Call,
+    Reference,
+    Samples,
+    Timer,
+    capture,
+    do_nothing,
+    run_rounds,
+)
+from kernelmark.timing.timers.hiding import (
     LONGEST_SLEEP_NS,
+    SLEEP_REFERENCES,
     Cover,
+    Sleep,
     Trial,
     choose_cover,
     launch_latency_ns,
+    open_cuda_sleep,
 )
 from kernelmark.units import NS_PER_MS
 
@@ -110,7 +120,7 @@ class DeviceEventsTimer(Timer):
         self._sleep = self._find_sleep(device)
         if self._sleep is not None:
             shortest = Call(self._sleep(0))
-            self._latency_ns = launch_latency_ns(self._try(shortest, _nothing, device, _nothing))
+            self._latency_ns = launch_latency_ns(self._try(shortest, do_nothing, device, do_nothing))
         self.notes = (
             "device_events: a reading spans the call on its stream; gaps where the device waits for a launch"
             " are in it, and so is what the pair reads for an empty call",
@@ -129,21 +139,26 @@ class DeviceEventsTimer(Timer):
         covered = self._cover(call, prepare, self._device)
         stream, synchronize = self._current_stream(), self._device.synchronize
         starts, ends = self._events(count, stream)
-        sleep, arrived = _nothing, _never
+        firsts, lasts, passed = iter(starts), iter(ends), iter(starts)
+        late = 0
+
+        def begin() -> None:
+            next(firsts).record(stream)
+
+        def end() -> None:
+            next(lasts).record(stream)
+
+        def look() -> None:
+            nonlocal late
+            late += next(passed).query()
+
+        bracket, queued = Bracket(begin, end), prepare
         if self._sleep is not None and covered is not None and covered.cover.sleep_ns:
-            sleep, arrived = self._sleep(covered.cover.sleep_ns), _has_passed
-        run, args, result, late = call.run, call.args, None, 0
+            bracket = Bracket(begin, end, done=look)
+            queued = _then(prepare, self._sleep(covered.cover.sleep_ns))
         synchronize()
-        for start, end in zip(starts, ends, strict=True):
-            result = None
-            prepare()
-            sleep()
-            start.record(stream)
-            result = run(*args)
-            end.record(stream)
-            late += arrived(start)
+        _, self.last_result = run_rounds(call, queued, count, bracket)
         synchronize()
-        self.last_result = result
         if covered is not None:
             covered.late += late
             covered.readings += count
@@ -170,7 +185,7 @@ class DeviceEventsTimer(Timer):
         if found is None:
             # the sleep first, since it also wakes a device whose clock is low
             covered = self._try(call, prepare, device, self._sleep(LONGEST_SLEEP_NS))
-            idle = self._try(call, prepare, device, _nothing)
+            idle = self._try(call, prepare, device, do_nothing)
             cover = choose_cover(idle=idle, covered=covered, latency_ns=self._latency_ns)
             found = self._covered[id(call)] = _Covered(call, cover)
         return found
@@ -180,23 +195,23 @@ class DeviceEventsTimer(Timer):
     ) -> list[Trial]:
         """Run a few rounds, each on a device that has nothing to do but ``sleep``."""
         synchronize, clock, stream = device.synchronize, self.clock, self._current_stream()
-        run, args, result = call.run, call.args, None
-        (start,), (end,) = self._events(1, stream)
+        (first,), (last,) = self._events(1, stream)
+
+        def begin() -> int:
+            begun = clock()
+            first.record(stream)
+            return begun
+
+        def end() -> int:
+            last.record(stream)
+            return clock()
+
+        bracket, prepared = Bracket(begin, end, done=synchronize), _then(_then(prepare, synchronize), sleep)
         trials: list[Trial] = []
         stop = clock() + _TRIALS_MAY_TAKE_NS
         while not trials or (len(trials) < _TRIALS and clock() < stop):
-            result = None
-            prepare()
-            synchronize()
-            sleep()
-            begun = clock()
-            start.record(stream)
-            result = run(*args)
-            end.record(stream)
-            done = clock()
-            synchronize()
-            trials.append(Trial(done - begun, start.elapsed_time(end) * NS_PER_MS))
-        del result
+            ((begun, done),), _ = run_rounds(call, prepared, 1, bracket)
+            trials.append(Trial(done - begun, first.elapsed_time(last) * NS_PER_MS))
         return trials
 
     def _find_sleep(self, device: Device) -> Sleep | None:
@@ -234,7 +249,7 @@ class DeviceEventsTimer(Timer):
         """Read one empty pair before any reading is trusted."""
         device.synchronize()  # an error that was there before is not the events' fault
         try:
-            self.collect(Call(_nothing), _nothing, 1)
+            self.collect(Call(do_nothing), do_nothing, 1)
         except (NotImplementedError, RuntimeError) as error:
             raise UnavailableError(
                 f"torch has no events that keep time on {device.torch_name} ({error});"
@@ -262,14 +277,9 @@ def _no_stream() -> None:
     """Stand for the stream of a timer that is closed, or whose events need none."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _then(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        second()
 
-
-def _never(event: _Event) -> bool:
-    return False
-
-
-def _has_passed(event: _Event) -> bool:
-    """Whether the device has got to this event."""
-    return event.query()
+    return both

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from kernelmark.device import Device
 from kernelmark.errors import TimingError
-from kernelmark.timing.timer import SYNCHRONOUS_KINDS, Call, Samples, Timer
+from kernelmark.timing.timer import SYNCHRONOUS_KINDS, Bracket, Call, Samples, Timer, run_rounds
 
 __all__ = ["HostTimer"]
 
@@ -47,71 +47,30 @@ class HostTimer(Timer):
                 " are in it",
             )
 
-    def collect(self, call: Call, prepare: Callable[[], object], count: int) -> tuple[list[int], list[int]]:
-        """Read the clock around each call."""
-        starts, ends = [0] * count, [0] * count
-        if self._synchronize is None:
-            self.last_result = _read(call, prepare, self.clock, starts, ends)
-        else:
-            self.last_result = _read_and_wait(call, prepare, self.clock, self._synchronize, (starts, ends))
-        return starts, ends
+    def collect(self, call: Call, prepare: Callable[[], object], count: int) -> list[tuple[int, int]]:
+        """Read the clock around each call, and around the wait for the device where there is one."""
+        clock, synchronize = self.clock, self._synchronize
+        if synchronize is None:
+            ends, self.last_result = run_rounds(call, prepare, count, Bracket(clock, clock, rehearse=True))
+            return ends
 
-    def attribute(self, collected: tuple[list[int], list[int]], *, count_copies: bool) -> Samples:
+        def prepare_and_wait() -> None:
+            prepare()
+            synchronize()
+
+        def wait_and_read() -> int:
+            synchronize()
+            return clock()
+
+        bracket = Bracket(clock, wait_and_read, rehearse=True)
+        ends, self.last_result = run_rounds(call, prepare_and_wait, count, bracket)
+        return ends
+
+    def attribute(self, collected: list[tuple[int, int]], *, count_copies: bool) -> Samples:
         """Subtract; a clock that went backwards gives no sample."""
-        readings = tuple(end - start for start, end in zip(*collected, strict=True))
+        readings = tuple(end - start for start, end in collected)
         if any(reading < 0 for reading in readings):
             raise TimingError(
                 f"the host's clock went backwards by {-min(readings)} ns during a call; no time is given"
             )
         return Samples(latency_ns=readings, device_busy_ns=readings)
-
-
-def _read(
-    call: Call,
-    prepare: Callable[[], object],
-    clock: Callable[[], int],
-    starts: list[int],
-    ends: list[int],
-) -> object:
-    run, args, result = call.run, call.args, None
-    for i in range(len(starts)):
-        result = None
-        prepare()
-        clock()
-        _nothing(*())
-        clock()
-        start = clock()
-        result = run(*args)
-        end = clock()
-        starts[i] = start
-        ends[i] = end
-    return result
-
-
-def _read_and_wait(
-    call: Call,
-    prepare: Callable[[], object],
-    clock: Callable[[], int],
-    synchronize: Callable[[], None],
-    readings: tuple[list[int], list[int]],
-) -> object:
-    run, args, result = call.run, call.args, None
-    starts, ends = readings
-    for i in range(len(starts)):
-        result = None
-        prepare()
-        synchronize()
-        clock()
-        _nothing(*())
-        clock()
-        start = clock()
-        result = run(*args)
-        synchronize()
-        end = clock()
-        starts[i] = start
-        ends[i] = end
-    return result
-
-
-def _nothing() -> None:
-    """Do nothing."""

@@ -27,7 +27,7 @@ from kernelmark.timing import Call, profilers
 from kernelmark.timing.profilers import Profiler, note_use
 from kernelmark.timing.timers import proton
 from kernelmark.timing.timers.proton import ProtonTimer
-from kernelmark.timing.timers.proton_cupti import ProtonCupti
+from kernelmark.timing.timers.proton_records import ProtonCupti
 
 KERNEL, COPY, MEMSET = 10, 1, 2
 

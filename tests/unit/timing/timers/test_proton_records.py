@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kernelmark.errors import OffThreadLaunchError, TimingError, UnattributedActivityError
-from kernelmark.timing.timers.device_work import WorkPerCall
-from kernelmark.timing.timers.proton_tree import PREPARE_SCOPE, ScopedPass, attribute_scopes, call_scope
+from kernelmark.timing.timers.activity import WorkPerCall
+from kernelmark.timing.timers.proton_records import PREPARE_SCOPE, ScopedPass, attribute_scopes, call_scope
 
 FOLDER = Path(__file__).parents[3] / "data" / "profilers"
 

@@ -19,8 +19,7 @@ from kernelmark.errors import (
 )
 from kernelmark.timing.timer import Samples
 from kernelmark.timing.timers.activity import attribute
-from kernelmark.timing.timers.kineto import KinetoTimer
-from kernelmark.timing.timers.kineto_trace import Trace, read_trace
+from kernelmark.timing.timers.kineto import KinetoTimer, Trace, read_trace
 
 FOLDER = Path(__file__).parents[3] / "data" / "profilers"
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.errors import EmptyIterationError, OnlyCopiesError, TimingError, UnattributedActivityError
-from kernelmark.timing.timers.activity import Activity
-from kernelmark.timing.timers.device_work import kernels_alone
+from kernelmark.timing.timers.activity import Activity, kernels_alone
 
 FOLDER = Path(__file__).parents[3] / "data" / "profilers"
 

@@ -8,8 +8,16 @@ import pytest
 
 from kernelmark.device import FakeDevice
 from kernelmark.errors import UsageError
-from kernelmark.records import PassRecord
-from kernelmark.timing import BudgetedCounts, Call, FixedCounts, RoundsOptions, rounds, time_in_rounds
+from kernelmark.records import PassRecord, Timing
+from kernelmark.timing import (
+    BudgetedCounts,
+    Call,
+    FixedCounts,
+    TimingOptions,
+    Turns,
+    loop,
+    time_together,
+)
 from kernelmark.timing.timers.host import HostTimer
 
 MS = 1_000_000
@@ -35,7 +43,7 @@ class ClosingTimer(HostTimer):
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
     device = FakeDevice()
-    monkeypatch.setattr(rounds, "_sleep", lambda seconds: device.log.append(f"sleep {seconds}"))
+    monkeypatch.setattr(loop, "_sleep", lambda seconds: device.log.append(f"sleep {seconds}"))
     return device
 
 
@@ -49,9 +57,12 @@ def work(device: FakeDevice, name: str, ns: int = MS, *, reset: bool = False) ->
 
 def in_rounds(device: FakeDevice, calls: dict[str, Call], after_pass=None, **options):
     options = {"counts": BUDGET, "cooldown_s": 0, **options}
-    return time_in_rounds(
-        calls, device, timer=ClosingTimer(device), options=RoundsOptions(**options), after_pass=after_pass
-    )
+    protocol = TimingOptions(count_copies=True, turns=Turns(**options))
+    return time_together(calls, device, timer=ClosingTimer(device), options=protocol, after_pass=after_pass)
+
+
+def counts(found: Timing) -> list[tuple[float | None, int, int]]:
+    return [(each.estimate_ns, each.lead_in, len(each.latency_ns)) for each in found.passes]
 
 
 @pytest.mark.spec("X3", "X4")
@@ -61,9 +72,9 @@ def test_a_turn_is_one_call_and_a_wait_then_the_estimate_then_warm_ups_then_samp
     in_rounds(device, {"a": work(device, "a")})
     cold = ["flush", "a"]
     assert device.log == [
-        *("open", "a", "synchronize"),
+        *("open", *["flush"] * 5, "a", "synchronize"),
         *(cold * 5),
-        *("synchronize", "a", "a", "synchronize", "telemetry"),
+        *("synchronize", "telemetry", "a", "a", "synchronize"),
         *(cold * 4),
         *("telemetry", "close"),
     ]
@@ -73,7 +84,7 @@ def test_a_turn_is_one_call_and_a_wait_then_the_estimate_then_warm_ups_then_samp
 def test_the_flush_and_the_reset_precede_every_sample_and_are_in_no_reading(device: FakeDevice) -> None:
     device.flush_ns = 5 * MS
     found = in_rounds(device, {"a": work(device, "a", reset=True)}, counts=BudgetedCounts(0, 24))["a"]
-    (samples,) = (each.latency_ns for each in found.timing.passes)
+    (samples,) = (each.latency_ns for each in found.passes)
     assert samples == (MS,) * 4
     last = device.log.index("close") - 1
     assert device.log[last - 12 : last] == ["reset a", "flush", "a"] * 4
@@ -87,16 +98,16 @@ def test_counts_are_budgets_over_the_estimate_with_or_without_the_flush(
     device: FakeDevice, flush_in_estimate: bool, estimate_ns: int, warmup: int, samples: int
 ) -> None:
     device.flush_ns = 3 * MS
-    counts = BudgetedCounts(warmup_ms=8, repeat_ms=20, flush_in_estimate=flush_in_estimate)
-    (given,) = in_rounds(device, {"a": work(device, "a")}, counts=counts)["a"].counts
-    assert (given.estimate_ns, given.warmup, given.samples) == (estimate_ns, warmup, samples)
+    wanted = BudgetedCounts(warmup_ms=8, repeat_ms=20, flush_in_estimate=flush_in_estimate)
+    found = in_rounds(device, {"a": work(device, "a")}, counts=wanted)["a"]
+    assert counts(found) == [(estimate_ns, warmup, samples)]
 
 
 @pytest.mark.spec("X3")
 def test_a_call_larger_than_its_budgets_runs_once_for_each_and_the_row_says_so(device: FakeDevice) -> None:
     found = in_rounds(device, {"a": work(device, "a", 900 * MS)})["a"]
-    assert (found.counts[0].warmup, found.counts[0].samples) == (1, 1)
-    assert found.timing.notes == (
+    assert counts(found) == [(900 * MS, 1, 1)]
+    assert found.notes == (
         "only 1 samples in a round, since one call takes 900 ms with what precedes it; a larger repeat budget gives"
         " more",
     )
@@ -105,13 +116,13 @@ def test_a_call_larger_than_its_budgets_runs_once_for_each_and_the_row_says_so(d
 @pytest.mark.spec("X3")
 def test_an_estimate_of_nothing_does_not_divide(device: FakeDevice) -> None:
     found = in_rounds(device, {"a": work(device, "a", 0)}, rounds=2)["a"]
-    assert [each.samples for each in found.counts] == [rounds.COUNT_WITHOUT_ESTIMATE] * 2
-    assert "1000 calls in 2 of 2 rounds: the clock did not move" in found.timing.notes[0]
+    assert [samples for *_, samples in counts(found)] == [loop.COUNT_WITHOUT_ESTIMATE] * 2
+    assert "1000 calls in 2 of 2 rounds: the clock did not move" in found.notes[0]
 
 
 def test_an_instrument_without_warm_up_gets_none(device: FakeDevice) -> None:
-    (given,) = in_rounds(device, {"a": work(device, "a")}, counts=BudgetedCounts(None, 4))["a"].counts
-    assert given.warmup == 0
+    found = in_rounds(device, {"a": work(device, "a")}, counts=BudgetedCounts(None, 4))["a"]
+    assert counts(found) == [(MS, 0, 4)]
     assert device.log.count("a") == 1 + 5 + 4
 
 
@@ -121,8 +132,8 @@ def test_rounds_are_outermost_and_each_turn_is_preceded_by_the_pause(device: Fak
     found = in_rounds(device, calls, rounds=3, cooldown_s=0.5)
     turns = [device.log[i + 1] for i, event in enumerate(device.log) if event == "sleep 0.5"]
     assert turns == ["a", "b"] * 3
-    assert [[each.block for each in one.timing.passes] for one in found.values()] == [[0, 1, 2]] * 2
-    assert [[each.position for each in one.timing.passes] for one in found.values()] == [[0] * 3, [1] * 3]
+    assert [[each.block for each in one.passes] for one in found.values()] == [[0, 1, 2]] * 2
+    assert [[each.position for each in one.passes] for one in found.values()] == [[0] * 3, [1] * 3]
 
 
 @pytest.mark.spec("X9")
@@ -138,7 +149,8 @@ def test_fixed_counts_estimate_nothing_and_prepare_warm_ups_like_samples(device:
 
     found = in_rounds(device, {"a": work(device, "a")}, counts=FixedCounts(2, 3), before=before)["a"]
     assert [event for event in device.log if event in ("before", "a", "flush")] == ["before", "a"] * 5
-    assert found.counts == (rounds.RoundCounts(2, 3, None),)
+    assert counts(found) == [(None, 2, 3)]
+    assert found.warmup_count == 2
 
 
 @pytest.mark.spec("X7")
