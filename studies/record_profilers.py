@@ -17,10 +17,9 @@ from timer_kinds import calls
 
 from kernelmark.device import open_device
 from kernelmark.errors import KernelmarkError
-from kernelmark.timing.timers.cudagraph_proton import CudagraphProtonTimer
-from kernelmark.timing.timers.device_work import WorkPerCall
+from kernelmark.timing.timers.activity import WorkPerCall
 from kernelmark.timing.timers.kineto import KinetoTimer
-from kernelmark.timing.timers.proton import ProtonTimer
+from kernelmark.timing.timers.proton import CudagraphProtonTimer, ProtonTimer
 
 COUNT = 3
 

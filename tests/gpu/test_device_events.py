@@ -164,7 +164,7 @@ def test_a_call_on_a_stream_that_does_not_wait_is_refused(device) -> None:
 
 
 def test_the_sleep_is_as_long_as_it_was_asked_for(device) -> None:
-    from kernelmark.timing.timers.device_sleep import open_cuda_sleep
+    from kernelmark.timing.timers.hiding import open_cuda_sleep
 
     where = torch.device("cuda:0")
     stream = torch.accelerator.current_stream(where)

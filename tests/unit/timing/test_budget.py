@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.errors import UsageError
-from kernelmark.timing.budget import Budget, Cost, counts, shared_counts
+from kernelmark.timing.budget import Budget, Cost, corrected, counts, shared_counts, spread
 
 MS = 1_000_000
 DEFAULT = Budget()
@@ -34,7 +34,7 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
         (1_000, 200, 200, 10),  # more would fit: the most there may be
         (1 * MS, 25, 100, 10),
         (2.5 * MS, 10, 40, 10),
-        (9 * MS, 10, 12, 6),  # eleven fit, and passes come in twos
+        (9 * MS, 10, 11, 5),  # eleven fit: one pass has one more
         (50 * MS, 10, 10, 5),  # two fit: the fewest there may be, one in each pass of five blocks
     ],
 )
@@ -51,7 +51,7 @@ def test_an_estimate_of_nothing_does_not_divide() -> None:
 
 def test_one_block_is_the_plain_protocol_of_two_passes() -> None:
     found = counts(1 * MS, 0, Budget(blocks=1))
-    assert (found.blocks, found.per_pass, found.samples) == (1, 50, 100)
+    assert (found.passes, found.samples) == (((50, 50),), 100)
 
 
 def test_a_costly_preparation_lowers_the_counts_and_says_so() -> None:
@@ -90,20 +90,23 @@ def test_a_warm_up_that_is_no_count_is_refused(count: object) -> None:
         Budget(warmup_count=count)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("fewest", "samples"), [(1, 2), (2, 2), (7, 8), (11, 12)])
-def test_an_odd_fewest_is_rounded_up_to_whole_passes(fewest: int, samples: int) -> None:
+@pytest.mark.parametrize(("fewest", "samples"), [(1, 2), (2, 2), (7, 7), (11, 11)])
+def test_the_fewest_allowed_is_what_is_taken_but_for_one_which_no_block_can_have(
+    fewest: int, samples: int
+) -> None:
     assert counts(1000 * MS, 0, Budget(min_count=fewest)).samples == samples
 
 
 def test_implementations_of_one_comparison_share_the_smallest_number_of_blocks() -> None:
     found = shared_counts({"fast": Cost(10_000), "slow": Cost(80 * MS)}, DEFAULT)
     assert {each.blocks for each in found.values()} == {5}
-    assert (found["fast"].per_pass, found["slow"].per_pass) == (20, 1)
+    assert found["fast"].passes == ((20, 20),) * 5
+    assert found["slow"].passes == ((1, 1),) * 5
     assert found["fast"].notes == ("5 blocks rather than 10: too few samples fit the budget",)
 
 
 BUDGETS = st.builds(
-    lambda fewest, more, **rest: Budget(min_count=fewest, max_count=fewest + more, **rest),
+    lambda fewest, more, **rest: Budget(min_count=fewest, max_count=max(2, fewest + more), **rest),
     fewest=st.integers(1, 60),
     more=st.integers(0, 300),
     blocks=st.integers(1, 25),
@@ -115,13 +118,13 @@ COSTS = st.builds(Cost, st.floats(0, 1e10), st.floats(0, 1e9))
 
 
 @given(st.dictionaries(st.sampled_from("abc"), COSTS, min_size=1), BUDGETS)
-def test_counts_keep_the_bounds_up_to_whole_passes(costs: dict[str, Cost], budget: Budget) -> None:
+def test_counts_keep_the_bounds(costs: dict[str, Cost], budget: Budget) -> None:
     found = shared_counts(costs, budget)
     assert len({each.blocks for each in found.values()}) == 1
     for each in found.values():
-        passes = 2 * each.blocks
         assert 1 <= each.blocks <= budget.blocks
-        assert budget.min_count <= each.samples < max(budget.max_count, budget.min_count) + passes
+        assert min(min(block) for block in each.passes) >= 1
+        assert budget.min_count <= each.samples <= budget.max_count
         assert each.warmup == 0 or budget.min_count <= each.warmup <= budget.max_count
 
 
@@ -133,6 +136,57 @@ def test_sampling_takes_at_most_a_third_more_than_its_budget_or_the_fewest(
     if samples > DEFAULT.min_count:
         assert samples * estimate_ns <= 100 * MS * 4 / 3
         assert samples * prepare_ns <= 2000 * MS * 4 / 3
+
+
+@pytest.mark.parametrize("wanted", [2, 3, 7, 21, 50, 101, 200])
+def test_the_number_of_samples_that_is_asked_for_is_the_number_taken(wanted: int) -> None:
+    found = counts(1_000, 0, Budget(min_count=wanted, max_count=wanted))
+    assert found.samples == wanted
+    assert found.blocks == min(10, wanted // 2)
+
+
+@given(st.integers(1, 30).flatmap(lambda blocks: st.tuples(st.integers(2 * blocks, 400), st.just(blocks))))
+def test_passes_of_a_block_stay_mirrored_but_for_one_sample_at_most(given: tuple[int, int]) -> None:
+    samples, blocks = given
+    passes = spread(samples, blocks)
+    assert len(passes) == blocks
+    assert sum(map(sum, passes)) == samples
+    assert [first - second for first, second in passes] == [samples % 2, *[0] * (blocks - 1)]
+    assert max(map(min, passes)) - min(map(min, passes)) <= 1
+
+
+def test_a_calibration_that_was_held_up_is_corrected_after_the_first_block() -> None:
+    costs = {"ours": Cost(24 * MS), "torch": Cost(30_000)}
+    planned = shared_counts(costs, DEFAULT)
+    assert planned["ours"].samples == 10
+    found = corrected(planned, costs, DEFAULT, shortest_ns={"ours": 35_000, "torch": 31_000})
+    assert (found["ours"].samples, found["torch"].samples) == (200, 200)
+    assert {each.blocks for each in found.values()} == {10}
+    assert found["ours"].passes[0] == planned["ours"].passes[0]
+    assert found["ours"].notes == (
+        "200 samples in 10 blocks, counted anew after the first block: the calibration read 24.0 ms, and a sample"
+        " 35.0 µs",
+    )
+    assert found["torch"].notes == ()
+
+
+def test_a_calibration_that_was_right_is_left_alone() -> None:
+    costs = {"ours": Cost(60 * MS), "torch": Cost(1 * MS)}
+    planned = shared_counts(costs, DEFAULT)
+    assert corrected(planned, costs, DEFAULT, shortest_ns={"ours": 40 * MS, "torch": 1 * MS}) == planned
+
+
+@given(st.dictionaries(st.sampled_from("abc"), COSTS, min_size=1), BUDGETS, st.floats(1, 1e10))
+def test_a_correction_keeps_what_has_run_and_never_takes_fewer_blocks(
+    costs: dict[str, Cost], budget: Budget, shortest: float
+) -> None:
+    planned = shared_counts(costs, budget)
+    found = corrected(planned, costs, budget, shortest_ns=dict.fromkeys(costs, shortest))
+    assert len({each.blocks for each in found.values()}) == 1
+    for name, each in found.items():
+        assert each.passes[0] == planned[name].passes[0]
+        assert each.blocks >= planned[name].blocks
+        assert planned[name].samples <= each.samples <= budget.max_count
 
 
 @given(st.floats(1, 1e10), st.floats(1, 1e10), st.floats(0, 1e9))
