@@ -55,6 +55,8 @@ class FakeDevice:
     queued_ns: int = 0
     failure: BaseException | None = None
     """Raised by the next ``synchronize``, as a device reports a launch that failed."""
+    clock_mhz: float | None = 1000.0
+    """What the telemetry tells."""
 
     def describe(self) -> DeviceRecord:
         """Say that it is fake."""
@@ -85,9 +87,9 @@ class FakeDevice:
         return _FakeFlusher(self)
 
     def telemetry(self) -> Telemetry:
-        """Log, and give a reading that never changes."""
+        """Log, and tell ``clock_mhz``."""
         self.log.append("telemetry")
-        return Telemetry(clock_mhz=1000.0)
+        return Telemetry(clock_mhz=self.clock_mhz)
 
     def release_memory(self) -> None:
         """Log."""

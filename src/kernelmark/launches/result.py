@@ -182,7 +182,7 @@ def _budgets(counts: BudgetedCounts, ignored: Mapping[str, float]) -> dict[str, 
 def _counts(each: Measured) -> dict[str, list[Any]]:
     passes = each.timed.passes
     return {
-        "warmup": [record.lead_in for record in passes],
+        "warmup": [record.lead_in or 0 for record in passes],
         "samples": [len(record.latency_ns) for record in passes],
         "estimate_us": [
             None if record.estimate_ns is None else record.estimate_ns / NS_PER_US for record in passes

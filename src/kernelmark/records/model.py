@@ -174,8 +174,8 @@ class PassRecord(Record):
     n_memsets: tuple[int, ...] | None = None
     uncounted_copy_ns: tuple[Ns, ...] | None = None
     retries: int = 0
-    lead_in: int = 0
-    """Untimed rounds right before the first sample."""
+    lead_in: int | None = None
+    """Untimed rounds right before the first sample; ``None`` for none."""
     estimate_ns: Ns | None = None
     """What one round was estimated to take, where each pass has its own counts."""
     before: Telemetry | None = None
@@ -237,8 +237,9 @@ class Timing(Record):
     instrument_empty_ns: Ns | None = None
     """What the instrument reads for a call that does nothing."""
     retries: int = 0
-    repeated_passes: int = 0
-    """Passes that were run again because their block had one under another clock; what they replace is dropped."""
+    repeated_passes: int | None = None
+    """Passes that were run again because their block had one under another clock; what they replace is dropped.
+    ``None`` for none."""
     passes: tuple[PassRecord, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -222,10 +222,10 @@ class _Loop:
                 cache=options.cache,
                 warmup_count=each.counts.warmup
                 if each.counts
-                else sum(p.lead_in for p, _ in each.passes.values()),
+                else sum(p.lead_in or 0 for p, _ in each.passes.values()),
                 calibration_ns=each.cost.estimate_ns if each.cost else None,
                 instrument_empty_ns=self.empty_ns,
-                repeated_passes=each.repeated,
+                repeated_passes=each.repeated or None,
                 compares_clocks=self._compares_clocks(),
                 notes=(
                     *of_timer,
@@ -361,7 +361,7 @@ class _Loop:
             n_memsets=samples.n_memsets,
             uncounted_copy_ns=samples.uncounted_copy_ns,
             retries=samples.retries,
-            lead_in=lead.warmup,
+            lead_in=lead.warmup or None,
             estimate_ns=lead.estimate_ns,
             before=before,
             after=after,
@@ -411,7 +411,7 @@ class _Loop:
     # --- what a reader must know ---
 
     def _lead_in_notes(self, each: _Contestant) -> tuple[str, ...]:
-        most = max(record.lead_in for record, _ in each.passes.values())
+        most = max(record.lead_in or 0 for record, _ in each.passes.values())
         if not most or self.options.turns:
             return ()
         rounds = "1 round" if most == 1 else f"{most} rounds"

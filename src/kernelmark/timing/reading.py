@@ -32,7 +32,7 @@ class Conditions:
     warmup_count: int
     calibration_ns: float | None
     instrument_empty_ns: float | None
-    repeated_passes: int = 0
+    repeated_passes: int | None = None
     compares_clocks: bool = False
     """Whether passes under another clock than their siblings are told."""
     notes: tuple[str, ...] = ()

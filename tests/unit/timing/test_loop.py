@@ -12,7 +12,16 @@ import pytest
 from kernelmark.device import FakeDevice
 from kernelmark.errors import TimingError, UnavailableError, UsageError
 from kernelmark.records import PassRecord
-from kernelmark.timing import Budget, Call, Samples, Timer, TimingOptions, block_samples, time_together
+from kernelmark.timing import (
+    AtPrecision,
+    Budget,
+    Call,
+    Samples,
+    Timer,
+    TimingOptions,
+    block_samples,
+    time_together,
+)
 from kernelmark.timing.timers.host import HostTimer
 
 SMALL = Budget(warmup_ms=1, sample_ms=4, min_count=4, max_count=8, blocks=2)
@@ -424,3 +433,93 @@ def test_a_warm_pass_may_find_its_own_workers_at_work_and_a_cold_one_none(cache:
     own = {name: f"settle ['worker of {name}']" if cache == "warm" else "settle []" for name in "ab"}
     assert settled[:2] == ["settle []"] * 2
     assert Counter(settled[2:]) == Counter([own["a"]] * 4 + [own["b"]] * 4)
+
+
+# --- counts that are corrected, clocks that differ, and a rule that stops ----------------------------
+
+
+def test_a_calibration_that_was_held_up_does_not_end_in_few_samples(device: FakeDevice) -> None:
+    held_up = iter([1, *[24_000_000] * 5])  # the first call, then the calibration
+
+    def run() -> None:
+        device.clock.advance(next(held_up, 35_000))
+
+    found = together(device, {"a": Call(run), "b": work(device, "b", 30_000)}, budget=Budget())
+    assert [timing.device_busy.samples for timing in found.values()] == [200, 200]
+    assert any("counted anew after the first block" in note for note in found["a"].notes)
+    assert not any("counted anew" in note for note in found["b"].notes)
+
+
+def test_one_calibration_round_that_is_held_up_changes_nothing(device: FakeDevice) -> None:
+    times = iter([1, 900_000_000, 900_000_000, 900_000_000, 900_000_000])
+
+    def run() -> None:
+        device.clock.advance(next(times, 1_000_000))
+
+    found = together(device, {"a": Call(run)})["a"]
+    assert found.calibration_ns == 1_000_000
+    assert found.device_busy.samples == 4
+
+
+def _at_clocks(device: FakeDevice, mhz: list[float]) -> Call:
+    """Make a call that leaves the device at one clock after another, the last one for good; no warm-up counts."""
+    left = iter(mhz)
+
+    def run() -> None:
+        device.clock.advance(1_000_000)
+        device.queue(0)
+        device.clock_mhz = next(left, mhz[-1])
+
+    return Call(run)
+
+
+PLAIN = Budget(warmup_count=0, sample_ms=8, min_count=8, max_count=8, blocks=4)
+"""Calls of 1 ms: eight passes of one sample, after one call and five that calibrate."""
+
+
+def test_a_block_with_a_pass_under_another_clock_is_run_again_and_that_is_told() -> None:
+    device = FakeDevice(kind="cuda")
+    call = _at_clocks(device, [1980.0] * 6 + [1980.0, 1980.0, 1965.0] + [1980.0])
+    found = together(device, {"a": call}, timer=HostTimer(device.clock), budget=PLAIN)["a"]
+    assert [each.after.clock_mhz for each in found.passes if each.after] == [1980.0] * 8
+    assert found.repeated_passes == 2
+    assert any(note.startswith("2 passes were run again") for note in found.notes)
+
+
+def test_a_clock_that_goes_on_changing_is_run_again_within_the_budget_and_then_told() -> None:
+    device = FakeDevice(kind="cuda")
+    call = _at_clocks(device, [1980.0] * 6 + [1980.0, 1200.0, 1980.0, 1980.0, 1980.0] * 20)
+    found = together(device, {"a": call}, timer=HostTimer(device.clock), budget=PLAIN)["a"]
+    assert (found.repeated_passes or 0) <= 4  # half of the blocks, two passes each
+    odd = [each for each in found.passes if each.after and each.after.clock_mhz == 1200.0]
+    assert any(f"{len(odd)} of 8 passes ran at 1200 to 1200 MHz" in note for note in found.notes) == bool(odd)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mhz"), [("cpu", [1980.0, 1200.0]), ("cuda", [1980.0]), ("cuda", [1980.0, 1975.0])]
+)
+def test_nothing_is_run_again_where_the_clock_is_the_same_or_not_that_of_the_work(
+    kind: str, mhz: list[float]
+) -> None:
+    device = FakeDevice(kind=kind)
+    found = together(
+        device, {"a": _at_clocks(device, mhz * 10)}, timer=HostTimer(device.clock), budget=PLAIN
+    )["a"]
+    assert found.repeated_passes is None
+    assert not any("MHz" in note for note in found.notes)
+
+
+def test_a_device_that_tells_no_clock_has_none_compared() -> None:
+    device = FakeDevice(kind="cuda", clock_mhz=None)
+    found = together(
+        device, {"a": Call(lambda: device.queue(5))}, timer=HostTimer(device.clock), budget=PLAIN
+    )
+    assert found["a"].repeated_passes is None
+
+
+def test_a_rule_that_is_satisfied_ends_the_comparison_and_the_row_says_so(device: FakeDevice) -> None:
+    options = TimingOptions(budget=Budget(blocks=8), stop=AtPrecision(0.02, least=3))
+    calls = {"a": work(device, "a"), "b": work(device, "b")}
+    found = time_together(calls, device, timer=HostTimer(device.clock), options=options)
+    assert {len(block_samples(timing)) for timing in found.values()} == {3}
+    assert found["a"].notes[-1].startswith("3 of 8 blocks: known to 0 %")
