@@ -17,8 +17,14 @@ from kernelmark.device import Device
 from kernelmark.errors import TimingError, UsageError
 from kernelmark.records import Cache, PassRecord, Timing
 from kernelmark.timing.budget import Cost, Counts, corrected, shared_counts
-from kernelmark.timing.protocol import FixedCounts, Slot, TimingOptions, Turns, order_of
-from kernelmark.timing.reading import Conditions, build_timing, other_clocks
+from kernelmark.timing.protocol import CALIBRATION_ROUNDS, FixedCounts, Slot, TimingOptions, Turns, order_of
+from kernelmark.timing.reading import (
+    COUNT_WITHOUT_ESTIMATE,
+    Conditions,
+    build_timing,
+    other_clocks,
+    protocol_notes,
+)
 from kernelmark.timing.timer import (
     SYNCHRONOUS_KINDS,
     Call,
@@ -29,14 +35,13 @@ from kernelmark.timing.timer import (
     opened,
 )
 from kernelmark.timing.turn import turn_to_time
-from kernelmark.units import NS_PER_MS, format_time
+from kernelmark.units import NS_PER_MS
 
 __all__ = ["AfterPass", "time_together"]
 
 AfterPass = Callable[[str, PassRecord, object], object]
 """Called after each pass, outside all timing: name, record, and what the pass's last call returned."""
 
-_CALIBRATION_ROUNDS = 5
 _PREPARE_ROUNDS = 2
 _EMPTY_ROUNDS = {Cache.COLD: 5, Cache.WARM: 100}
 """A cold round costs a flush, up to 20 ms and more; a warm one costs nothing."""
@@ -51,11 +56,6 @@ output's pages back to the system in between; after two it read what the rest di
 
 _REPEATED_SHARE = 0.5
 """How many blocks may be run again for a clock, as a share of all: half as long again at most."""
-
-COUNT_WITHOUT_ESTIMATE = 1000
-"""How often a call runs whose five estimated calls took no time on the clock; as in Triton's Proton timers."""
-FEW_SAMPLES = 5
-"""With fewer samples in a turn its mean is at the mercy of one of them, and the row says so."""
 
 _sleep = time.sleep
 
@@ -214,15 +214,15 @@ class _Loop:
     def timing(self, name: str, of_timer: tuple[str, ...], held: tuple[str, ...]) -> Timing:
         """Give the record of one implementation."""
         each, options = self.contestants[name], self.options
+        passes = [each.passes[key] for key in sorted(each.passes)]
+        records = [record for record, _ in passes]
         return build_timing(
-            [each.passes[key] for key in sorted(each.passes)],
+            passes,
             Conditions(
                 timer=self.timer.name,
                 tells_gap=self.timer.tells_gap and not (options.turns and options.turns.exchange),
                 cache=options.cache,
-                warmup_count=each.counts.warmup
-                if each.counts
-                else sum(p.lead_in or 0 for p, _ in each.passes.values()),
+                warmup_count=each.counts.warmup if each.counts else sum(p.lead_in or 0 for p in records),
                 calibration_ns=each.cost.estimate_ns if each.cost else None,
                 instrument_empty_ns=self.empty_ns,
                 repeated_passes=each.repeated or None,
@@ -230,9 +230,7 @@ class _Loop:
                 notes=(
                     *of_timer,
                     *(each.counts.notes if each.counts else ()),
-                    *self._lead_in_notes(each),
-                    *self._turn_notes(each),
-                    *self._stop_notes(each),
+                    *protocol_notes(records, options, planned=self.planned, ended_early=self.ended_early),
                     *held,
                 ),
             ),
@@ -275,9 +273,9 @@ class _Loop:
             prepare_ns.append(clock() - start)
         with collection_off():
             samples = self.timer.sample(
-                each.call, each.prepare, _CALIBRATION_ROUNDS, count_copies=self.options.count_copies
+                each.call, each.prepare, CALIBRATION_ROUNDS, count_copies=self.options.count_copies
             )
-        self._check_count(samples, _CALIBRATION_ROUNDS)
+        self._check_count(samples, CALIBRATION_ROUNDS)
         self.timer.take_result()
         return Cost(estimate_ns=min(samples.latency_ns), prepare_ns=min(prepare_ns))
 
@@ -337,8 +335,8 @@ class _Loop:
     def _estimate(self, each: _Round) -> float:
         """Give the host's time of one round: five are queued at once, so that waiting is paid for once."""
         start = self.timer.clock()
-        self._warm_up(each, _CALIBRATION_ROUNDS)
-        return (self.timer.clock() - start) / _CALIBRATION_ROUNDS
+        self._warm_up(each, CALIBRATION_ROUNDS)
+        return (self.timer.clock() - start) / CALIBRATION_ROUNDS
 
     def _run_pass(self, each: _Contestant, slot: Slot, lead: _Lead) -> Pass:
         self.device.settle(each.workers)
@@ -407,42 +405,6 @@ class _Loop:
             self._run_block(names, odd[0])
             for each in self.contestants.values():
                 each.repeated += sum(block == odd[0] for block, _ in each.passes)
-
-    # --- what a reader must know ---
-
-    def _lead_in_notes(self, each: _Contestant) -> tuple[str, ...]:
-        most = max(record.lead_in or 0 for record, _ in each.passes.values())
-        if not most or self.options.turns:
-            return ()
-        rounds = "1 round" if most == 1 else f"{most} rounds"
-        return (
-            f"each pass starts with {rounds} untimed, since the pass before left another implementation's data in the"
-            " caches",
-        )
-
-    def _turn_notes(self, each: _Contestant) -> tuple[str, ...]:
-        if self.options.turns is None or isinstance(self.options.turns.counts, FixedCounts):
-            return ()
-        records, notes = [record for record, _ in each.passes.values()], []
-        unclocked = sum(not record.estimate_ns for record in records)
-        if unclocked:
-            notes.append(
-                f"{COUNT_WITHOUT_ESTIMATE} calls in {unclocked} of {len(records)} rounds: the clock did not move during"
-                f" {_CALIBRATION_ROUNDS} calls, so no budget could be divided by their time"
-            )
-        fewest = min(records, key=lambda record: len(record.latency_ns))
-        if len(fewest.latency_ns) < FEW_SAMPLES and fewest.estimate_ns:
-            notes.append(
-                f"only {len(fewest.latency_ns)} samples in a round, since one call takes"
-                f" {format_time(fewest.estimate_ns, 3)} with what precedes it; a larger repeat budget gives more"
-            )
-        return tuple(notes)
-
-    def _stop_notes(self, each: _Contestant) -> tuple[str, ...]:
-        if not self.ended_early:
-            return ()
-        done = len({block for block, _ in each.passes})
-        return (f"{done} of {self.planned} blocks: {self.ended_early}",)
 
 
 def _fit(budget_ms: float, estimate_ns: float) -> int:

@@ -20,6 +20,7 @@ from kernelmark.stats import t_quantile
 from kernelmark.timing.budget import Budget
 
 __all__ = [
+    "CALIBRATION_ROUNDS",
     "AtPrecision",
     "BudgetedCounts",
     "FixedCounts",
@@ -29,6 +30,9 @@ __all__ = [
     "Turns",
     "order_of",
 ]
+
+CALIBRATION_ROUNDS = 5
+"""Calls from which it is estimated what one takes."""
 
 Prepare = Callable[[], object]
 Blocks = Mapping[str, Sequence[Sequence[int | float]]]

@@ -13,13 +13,27 @@ from statistics import median, median_low
 
 from kernelmark.records import Cache, KernelShare, PassRecord, Timing
 from kernelmark.stats import drift, summarise
+from kernelmark.timing.protocol import CALIBRATION_ROUNDS, FixedCounts, TimingOptions, Turns
 from kernelmark.timing.timer import Samples
+from kernelmark.units import format_time
 
-__all__ = ["Conditions", "block_samples", "build_timing", "other_clocks"]
+__all__ = [
+    "COUNT_WITHOUT_ESTIMATE",
+    "Conditions",
+    "block_samples",
+    "build_timing",
+    "other_clocks",
+    "protocol_notes",
+]
 
 CLOCK_TOLERANCE = 0.005
 """How far the clock of a pass may be from that of its siblings. A device steps by more (15 of 1980 MHz on an H200),
 and what is bound by arithmetic takes as much longer: five readings of one product spread by 0.68 %."""
+
+COUNT_WITHOUT_ESTIMATE = 1000
+"""How often a call runs whose estimated calls took no time on the clock; as in Triton's Proton timers."""
+FEW_SAMPLES = 5
+"""With fewer samples in a turn its mean is at the mercy of one of them, and the row says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,7 @@ class Conditions:
 
 
 def build_timing(passes: Sequence[tuple[PassRecord, Samples]], conditions: Conditions) -> Timing:
-    """Pool ``passes``, which are in the order in which they ran.
+    """Pool ``passes``, which are in the order of the protocol.
 
     The drift compares the second half of the passes with the first.
     """
@@ -105,6 +119,54 @@ def _clock_notes(records: Sequence[PassRecord], conditions: Conditions) -> tuple
             f" {usual:.0f} MHz: more than the {100 * CLOCK_TOLERANCE:g} % that a clock may be off"
         )
     return tuple(notes)
+
+
+def protocol_notes(
+    records: Sequence[PassRecord], options: TimingOptions, *, planned: int, ended_early: str
+) -> tuple[str, ...]:
+    """Say what a reader must know of how the passes of one implementation were taken.
+
+    Args:
+        records: Its passes.
+        options: The protocol.
+        planned: The blocks, or rounds, that were planned.
+        ended_early: Why there are fewer; blank where there are as many.
+    """
+    notes = _turn_notes(records, options.turns) if options.turns else _lead_in_notes(records)
+    if ended_early:
+        done = len({record.block for record in records})
+        notes.append(f"{done} of {planned} blocks: {ended_early}")
+    return tuple(notes)
+
+
+def _lead_in_notes(records: Sequence[PassRecord]) -> list[str]:
+    most = max(record.lead_in or 0 for record in records)
+    if not most:
+        return []
+    rounds = "1 round" if most == 1 else f"{most} rounds"
+    return [
+        f"each pass starts with {rounds} untimed, since the pass before left another implementation's data in the"
+        " caches"
+    ]
+
+
+def _turn_notes(records: Sequence[PassRecord], turns: Turns) -> list[str]:
+    if isinstance(turns.counts, FixedCounts):
+        return []
+    notes = []
+    unclocked = sum(not record.estimate_ns for record in records)
+    if unclocked:
+        notes.append(
+            f"{COUNT_WITHOUT_ESTIMATE} calls in {unclocked} of {len(records)} rounds: the clock did not move during"
+            f" {CALIBRATION_ROUNDS} calls, so no budget could be divided by their time"
+        )
+    fewest = min(records, key=lambda record: len(record.latency_ns))
+    if len(fewest.latency_ns) < FEW_SAMPLES and fewest.estimate_ns:
+        notes.append(
+            f"only {len(fewest.latency_ns)} samples in a round, since one call takes"
+            f" {format_time(fewest.estimate_ns, 3)} with what precedes it; a larger repeat budget gives more"
+        )
+    return notes
 
 
 def block_samples(timing: Timing) -> tuple[tuple[int | float, ...], ...]:

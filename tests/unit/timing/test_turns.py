@@ -62,7 +62,7 @@ def in_rounds(device: FakeDevice, calls: dict[str, Call], after_pass=None, **opt
 
 
 def counts(found: Timing) -> list[tuple[float | None, int, int]]:
-    return [(each.estimate_ns, each.lead_in, len(each.latency_ns)) for each in found.passes]
+    return [(each.estimate_ns, each.lead_in or 0, len(each.latency_ns)) for each in found.passes]
 
 
 @pytest.mark.spec("X3", "X4")
