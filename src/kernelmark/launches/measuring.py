@@ -20,7 +20,6 @@ from kernelmark.launches.result import Measured, RankReadings, Setting, make_res
 from kernelmark.launches.timers import Choice, choose_timer, open_chosen
 from kernelmark.records import PassRecord
 from kernelmark.timing import Call, FixedCounts, Timer, TimingOptions, Turns, time_together
-from kernelmark.timing.timers.hiding import MEETING_CYCLES, queue_sleep
 from kernelmark.units import NS_PER_US, format_time
 
 __all__ = ["DISTRIBUTED_COUNTS", "measure_plan", "open_launch_device"]
@@ -95,7 +94,7 @@ def _measure_together(
     device.synchronize()
     flush = _large_flusher(device)
     probe = measure_probe(device, flush=flush)
-    sleep = _gpu_sleep(device)
+    sleep, cycles = _gpu_sleep(device)
     readings = _Exchange(ranks, tells_gap=timer.tells_gap)
     turns = Turns(
         DISTRIBUTED_COUNTS,
@@ -122,7 +121,7 @@ def _measure_together(
         probe,
         statistic="median of the samples of a round, each that of its slowest rank",
         instrument=timer.name,
-        gpu_sleep_cycles=MEETING_CYCLES if sleep else 0,
+        gpu_sleep_cycles=cycles,
     )
     result = make_result(setting, measured, built.errors)
     ranks.values(0.0)  # a rank that failed above says so here, and no rank leaves after the others have gone
@@ -220,10 +219,12 @@ def _large_flusher(device: Device) -> Any:
     return ReadFlusher(device.torch_name, DISTRIBUTED_FLUSH_BYTES)
 
 
-def _gpu_sleep(device: Device) -> Callable[[], object] | None:
+def _gpu_sleep(device: Device) -> tuple[Callable[[], object] | None, int]:
     if device.kind != "cuda":
-        return None
-    return lambda: queue_sleep(MEETING_CYCLES)
+        return None, 0
+    from kernelmark.timing.timers.hiding import MEETING_CYCLES, queue_sleep  # loads torch, as the device has
+
+    return lambda: queue_sleep(MEETING_CYCLES), MEETING_CYCLES
 
 
 def _on_stream(context: DistributedBenchContext, device: Device) -> AbstractContextManager[Any]:
