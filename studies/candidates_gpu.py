@@ -15,15 +15,14 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
 from kernelmark.kernelbench.candidates.job import Baseline, Settings
 from kernelmark.kernelbench.candidates.judged import Judged
-from kernelmark.kernelbench.candidates.judging import Judging, judge
+from kernelmark.kernelbench.candidates.judging import Judging, judge, workers_for
 from kernelmark.kernelbench.candidates.page import candidates_page, write_pages
-from kernelmark.kernelbench.candidates.starting import starter_for
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
-from kernelmark.prefork import Limits
 from kernelmark.report.pages import page_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,10 +104,10 @@ def main() -> int:
         quick = replace(settings, baselines=(Baseline.EAGER,))
         judging = Judging(SUITE / "models", out, settings=settings, limits=Limits(LIMIT_S))
         judged, wrong = [], []
-        with starter_for(given.device) as starter:
+        with workers_for(given.device) as workers:
             for group, candidate in chosen(given.device, given.only, given.group or []):
                 own = judging if group.honest else replace(judging, settings=quick)
-                one = judge(candidate, own, starter)
+                one = judge(candidate, own, workers)
                 judged.append(one)
                 wrong += [told] if (told := unexpected(group, one)) else []
                 print(f"{group.folder}/{one.name}: {one.status} in {one.wall_s:.1f} s", flush=True)

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.answers import look_at
 from kernelmark.kernelbench.candidates.finding import find_candidates
 from kernelmark.kernelbench.candidates.job import Baseline, Settings
 from kernelmark.kernelbench.candidates.judged import Judged
-from kernelmark.kernelbench.candidates.judging import Judging, judge
-from kernelmark.kernelbench.candidates.starting import starter_for
+from kernelmark.kernelbench.candidates.judging import Judging, judge, workers_for
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
-from kernelmark.prefork import Limits
 from kernelmark.verify.streams import after_call_on_cuda
 
 pytestmark = pytest.mark.gpu
@@ -31,9 +30,9 @@ DATA = ROOT / "tests" / "data" / "candidates"
 def judged(folder: Path, out: Path) -> dict[str, Judged]:
     settings = Settings(device="cuda:0", seeds=2, baselines=(Baseline.EAGER,), iterations=20)
     judging = Judging(SUITE / "models", out, settings=settings, limits=Limits(240.0))
-    with starter_for("cuda:0") as starter:
+    with workers_for("cuda:0") as workers:
         found = find_candidates(folder, load_suite(SUITE / "own.yaml").entries)
-        return {each.path.stem: judge(each, judging, starter) for each in found}
+        return {each.path.stem: judge(each, judging, workers) for each in found}
 
 
 def test_triton_kernels_are_verified_and_timed(tmp_path: Path) -> None:

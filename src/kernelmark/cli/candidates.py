@@ -14,15 +14,14 @@ import click
 
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import UsageError
+from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
 from kernelmark.kernelbench.candidates.job import Baseline, Mode, Settings, parse_baselines
 from kernelmark.kernelbench.candidates.judged import Judged, read_judged
-from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge
-from kernelmark.kernelbench.candidates.starting import starter_for
+from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge, workers_for
 from kernelmark.kernelbench.driver import DEFAULT_MEMORY_BYTES, DEFAULT_TIME_TIMED_S
 from kernelmark.kernelbench.statuses import Status, read_expected, worse_than, write_expected
 from kernelmark.kernelbench.suite import Entry, Sizes
-from kernelmark.prefork import Limits
 from kernelmark.records import Cache
 from kernelmark.units import format_ratio
 
@@ -152,11 +151,11 @@ def _judge_all(
         file.unlink(missing_ok=True)
     known = read_judged(file)
     judged: list[Judged] = []
-    with starter_for(device) as starter:
+    with workers_for(device) as workers:
         for number, candidate in enumerate(candidates, start=1):
             one = known.get(candidate.name)
             if one is None or one.fingerprint != fingerprint_of(candidate, judging):
-                one = judge(candidate, judging, starter)
+                one = judge(candidate, judging, workers)
                 with open(file, "a", encoding="utf-8") as stream:
                     stream.write(one.to_json() + "\n")
             judged.append(one)

@@ -9,16 +9,21 @@ from typing import Any
 
 import torch
 
+from kernelmark.device import open_device
 from kernelmark.errors import VerificationError
+from kernelmark.files import replace
+from kernelmark.isolation import Channel
 from kernelmark.kernelbench.candidates.drawing import digest
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Job
-from kernelmark.kernelbench.candidates.problem import Problem, tensors_of
-from kernelmark.kernelfile.handover import ANSWERS, SecondCheck, write_json
+from kernelmark.kernelbench.candidates.problem import Problem, load_problem, tensors_of
+from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.plain_data import NoPlainDataError, Reader, TooLargeError, Writer
 from kernelmark.verify import check_outputs, run_controls, vacuous
 from kernelmark.verify.structure import leaves, unreal
 
-__all__ = ["compare_answers", "leave_answers", "look_at"]
+__all__ = ["compare_answers", "judge_answers", "leave_answers", "look_at"]
+
+_TABLE, _BYTES = "answers.json", "answers.bin"
 
 
 def leave_answers(
@@ -38,7 +43,7 @@ def leave_answers(
         Exception: whatever the candidate raises.
     """
     told: list[dict[str, Any]] = []
-    with open(folder / f"{ANSWERS}.bin", "wb") as stream:
+    with open(folder / _BYTES, "wb") as stream:
         writer = Writer(stream)
         for seed in seeds:
             problem.draws.take(seed)
@@ -54,7 +59,7 @@ def leave_answers(
             except TooLargeError:
                 break
             told.append({"outputs": outputs, "inputs": digest(problem.draws.arguments)})
-    write_json(folder / f"{ANSWERS}.json", told)
+    replace(folder / _TABLE, json.dumps(told))
 
 
 def look_at(given: Any) -> str:
@@ -62,13 +67,22 @@ def look_at(given: Any) -> str:
     return digest([each for each in tensors_of(given) if not unreal(each)])
 
 
+def judge_answers(job: Job, _: Channel) -> SecondCheck:
+    """Be the judge: make the problem, and compare what the worker has left with its own model's answers.
+
+    Raises:
+        Exception: the problem cannot be made here.
+    """
+    device = open_device(job.settings.device).torch_name
+    with torch.no_grad():
+        return compare_answers(job, load_problem(job, device), device)
+
+
 def compare_answers(job: Job, problem: Problem, device: str) -> SecondCheck:
     """Compare what a worker has left with the answers of the problem's own model to the same inputs."""
-    folder = job.answers or job.folder
-    wanted = len(job.drawn)
     try:
-        told = json.loads((folder / f"{ANSWERS}.json").read_text(encoding="utf-8"))[:wanted]
-        with open(folder / f"{ANSWERS}.bin", "rb") as stream:
+        told = json.loads((job.folder / _TABLE).read_text(encoding="utf-8"))[: len(job.drawn)]
+        with open(job.folder / _BYTES, "rb") as stream:
             return _compared(told, Reader(stream, device), job, problem)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         return SecondCheck(

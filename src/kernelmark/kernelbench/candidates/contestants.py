@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from kernelmark.device import is_out_of_memory
-from kernelmark.errors import DeviceMemoryError, ImplementationError, KernelmarkError
+from kernelmark.errors import DeviceMemoryError, ImplementationError, KernelmarkError, ModelFileError
 from kernelmark.harness import Implementation, Unavailable
+from kernelmark.isolation import refuse_foreign_code_in_a_judge
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
 from kernelmark.kernelbench.candidates.problem import Problem, in_mode
 from kernelmark.models.state import Kept
@@ -18,7 +19,14 @@ from kernelmark.verify import check_outputs
 from kernelmark.verify.conduct import Conduct
 from torchsched.ingress import make_model
 
-__all__ = ["load_candidate", "make_baselines", "ours", "raising_its_own", "share_weights"]
+__all__ = [
+    "load_candidate",
+    "make_baselines",
+    "ours",
+    "raising_its_own",
+    "runs_out_of_memory",
+    "share_weights",
+]
 
 
 def load_candidate(job: Job, problem: Problem, device: str) -> tuple[torch.nn.Module, str]:
@@ -28,10 +36,11 @@ def load_candidate(job: Job, problem: Problem, device: str) -> tuple[torch.nn.Mo
         ModelFileError: it lacks the class, or its own code raised.
     """
     settings = job.settings
+    refuse_foreign_code_in_a_judge(job.candidate)
     model = make_model(
         job.candidate,
         name="ModelNew",
-        init_args=job.init_args,
+        init_args=job.arguments,
         element=settings.element,
         seed=settings.seed,
     )
@@ -92,12 +101,18 @@ def _inductor(problem: Problem) -> Implementation | Unavailable:
 
 
 def raising_its_own(error: Exception, case_id: str) -> KernelmarkError:
-    """Turn what a candidate raised when it was called into the error that the engine gives for it."""
+    """Turn what a candidate raised into the error that the engine gives for it; one of this package's stays."""
+    if runs_out_of_memory(error):
+        return DeviceMemoryError(f"{case_id}: {CANDIDATE} ran out of memory: {in_short(error)}")
     if isinstance(error, KernelmarkError):
         return error
-    if is_out_of_memory(error):
-        return DeviceMemoryError(f"{case_id}: {CANDIDATE} ran out of memory: {in_short(error)}")
     return ImplementationError(f"{case_id}: {CANDIDATE} raised {in_short(error)}")
+
+
+def runs_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, when something was called or when its file was loaded."""
+    cause = error.__cause__ if isinstance(error, ModelFileError) else error
+    return cause is not None and is_out_of_memory(cause)
 
 
 def _implementation(

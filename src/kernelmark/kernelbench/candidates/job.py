@@ -1,31 +1,23 @@
-"""What one candidate is judged with, handed to the two processes as a file; and the names of what they leave.
-
-Imports no torch, and runs nothing.
-"""
+"""What one candidate is judged with, as the worker and the judge get it. Imports no torch, and runs nothing."""
 
 from __future__ import annotations
 
 import ast
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelfile.handover import write_json
 from kernelmark.models.request import Baseline, parse_baselines
 from kernelmark.models.tolerances import Asked
 from kernelmark.records import Cache
 from torchsched.elements import FLOATS, Element
 
-__all__ = ["CANDIDATE", "SEEDS", "Baseline", "Job", "Mode", "Settings", "parse_baselines"]
+__all__ = ["CANDIDATE", "Baseline", "Job", "Mode", "Settings", "Step", "parse_baselines"]
 
 CANDIDATE = "candidate"
 """What a candidate's row is called."""
-SEEDS = "seeds.json"
-"""Where the parent puts what the inputs of the second check are drawn with, once the timing is over."""
-_JOB = "job.json"
 _LEAST_ITERATIONS = 4
 
 
@@ -35,6 +27,16 @@ class Mode(StrEnum):
     TRAIN = "train"
     """As they are made, which is how KernelBench runs them: batch norm takes its statistics from the batch."""
     EVAL = "eval"
+
+
+class Step(StrEnum):
+    """What a worker is at; of one that died it is the last that is known."""
+
+    PROBLEM = "its problem was made and compiled"
+    LOAD = "it was loaded"
+    CALL = "it was called for the first time"
+    COMPARE = "it was checked and timed"
+    ANSWER = "it answered what was drawn after timing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,59 +95,27 @@ class Job:
     """One candidate and its problem."""
 
     folder: Path
+    """Where the worker leaves its run, and its answers for the judge."""
     name: str
     candidate: Path
     problem: str
     model: Path
     inputs: str
     """As ``--input-shapes`` writes them."""
-    init_args: tuple[Any, ...]
+    init_args: str
+    """As a Python literal, so that a tuple stays one on its way to another process."""
     settings: Settings
     extensions: Path
     """Where torch builds inline C++ and CUDA of this candidate."""
     drawn: tuple[int, ...] = ()
     """What the inputs of the second check are drawn with; only a judge's job has them."""
-    answers: Path | None = None
-    """The folder in which a worker has left its answers, for a judge."""
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What the model's class is called with."""
+        return tuple(ast.literal_eval(self.init_args))
 
     @property
     def case_id(self) -> str:
         """What is compared."""
         return f"{self.problem.removesuffix('.py')} {self.settings.dtype}"
-
-    def write(self) -> None:
-        """Leave it for the child."""
-        told = {
-            **asdict(self),
-            "folder": None,
-            "candidate": str(self.candidate),
-            "model": str(self.model),
-            "extensions": str(self.extensions),
-            "answers": str(self.answers) if self.answers else None,
-            "init_args": repr(list(self.init_args)),
-        }
-        write_json(self.folder / _JOB, told)
-
-    @classmethod
-    def read(cls, folder: Path) -> Job:
-        """Read what :meth:`write` left."""
-        told = json.loads((folder / _JOB).read_text(encoding="utf-8"))
-        settings = told["settings"]
-        settings |= {
-            "mode": Mode(settings["mode"]),
-            "cache": Cache(settings["cache"]),
-            "baselines": tuple(map(Baseline, settings["baselines"])),
-        }
-        return cls(
-            **{
-                **told,
-                "folder": folder,
-                "candidate": Path(told["candidate"]),
-                "model": Path(told["model"]),
-                "extensions": Path(told["extensions"]),
-                "drawn": tuple(told["drawn"]),
-                "answers": Path(told["answers"]) if told["answers"] else None,
-                "init_args": tuple(ast.literal_eval(told["init_args"])),
-                "settings": Settings(**settings),
-            }
-        )

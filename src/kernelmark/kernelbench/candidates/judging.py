@@ -6,39 +6,61 @@ Nothing of the user's is run here. Statistics and ratios are computed again from
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernelmark.errors import RecordError
+from kernelmark.isolation import TIMED, ForkServer, Judge, Limits, Start, Worker
 from kernelmark.kernelbench.candidates.finding import Candidate
-from kernelmark.kernelbench.candidates.job import SEEDS, Job, Settings
+from kernelmark.kernelbench.candidates.job import Job, Settings
 from kernelmark.kernelbench.candidates.judged import Judged, Speedup
-from kernelmark.kernelbench.candidates.process import JUDGE, WORKER
-from kernelmark.kernelbench.candidates.starting import Starter
-from kernelmark.kernelbench.candidates.verdict import Verdict
+from kernelmark.kernelbench.candidates.verdict import Notes, Verdict
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import Sizes
-from kernelmark.kernelfile.handover import OUTCOME, TIMED, Outcome, SecondCheck, write_json
-from kernelmark.prefork import Finished, Limits, errors_beside
-from kernelmark.process import death_in_words
+from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.records import Ratio, Row, RunEnd, RunWriter, StoredRun, read_run
 
-__all__ = ["CANDIDATES", "Judging", "fingerprint_of", "job_of", "judge"]
+__all__ = ["CANDIDATES", "Judging", "Workers", "fingerprint_of", "job_of", "judge", "workers_for"]
 
 CANDIDATES = "candidates"
 """The folder of the runs, below the output folder."""
-_POLL_S = 0.02
 _SEED_BITS = 31
 _MESSAGE = 300
-_OF_A_STACK = ("Extension modules:", "  File ", "Current thread ", "Thread ", "  <", "  ...")
-"""How lines of a stack begin that Python's fault handler writes last; the line before says more."""
+_WORKER = "kernelmark.kernelbench.candidates.worker:work"
+_JUDGE = "kernelmark.kernelbench.candidates.answers:judge_answers"
+_PRELOAD = (
+    "torch",
+    "torch._dynamo",
+    "kernelmark.harness.runner",
+    "kernelmark.kernelbench.candidates.answers",
+    "kernelmark.verify.verdict",
+)
+"""Imported before the fork; inductor is not, since it starts threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """A candidate's two processes: the worker, which loads it, and the judge, which never does."""
+
+    worker: Worker[Notes]
+    judge: Worker[SecondCheck]
+
+
+@contextmanager
+def workers_for(device: str) -> Iterator[Workers]:
+    """Give what calls a candidate's processes: forked from a server that has torch already, or each from nothing.
+
+    Where a GPU's driver may have been opened in the server, nothing that was forked from it could use the device.
+    """
+    with ExitStack() as stack:
+        start = stack.enter_context(ForkServer(_PRELOAD)) if device == "cpu" else Start.SPAWN
+        worker = Worker(_WORKER, Limits(None), start=start, answer=Notes)
+        judge = Judge(_JUDGE, Limits(None), start=start, answer=SecondCheck)
+        yield Workers(stack.enter_context(worker), stack.enter_context(judge))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +91,7 @@ def job_of(candidate: Candidate, judging: Judging, folder: Path) -> Job:
         problem=entry.kernel,
         model=(judging.root / entry.kernel).resolve(),
         inputs=run.inputs(settings.dtype),
-        init_args=run.init_args,
+        init_args=repr(list(run.init_args)),
         settings=settings.for_problem(own.atol, own.rtol) if own else settings,
         extensions=(judging.out / "extensions" / _folder_name(candidate)).resolve(),
     )
@@ -78,7 +100,7 @@ def job_of(candidate: Candidate, judging: Judging, folder: Path) -> Job:
 def fingerprint_of(candidate: Candidate, judging: Judging) -> str:
     """Give a short text that changes where the candidate, its problem or the settings do."""
     job = job_of(candidate, judging, judging.out)
-    told = [job.inputs, repr(job.init_args), repr(job.settings)]
+    told = [job.inputs, job.init_args, repr(job.settings)]
     parts = [
         candidate.path.read_bytes(),
         job.model.read_bytes() if job.model.is_file() else b"",
@@ -87,7 +109,7 @@ def fingerprint_of(candidate: Candidate, judging: Judging) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
-def judge(candidate: Candidate, judging: Judging, starter: Starter) -> Judged:
+def judge(candidate: Candidate, judging: Judging, workers: Workers) -> Judged:
     """Have a candidate run and its answers checked outside; keep its run, and give what became of it.
 
     Raises:
@@ -104,16 +126,20 @@ def judge(candidate: Candidate, judging: Judging, starter: Starter) -> Judged:
     log = logs / f"{_folder_name(candidate)}.txt"
     with tempfile.TemporaryDirectory(prefix="kernelmark-") as scratch:
         job = job_of(candidate, judging, Path(scratch))
-        job.write()
-        with _seeds_after_timing(job) as drawn:
-            finished = starter.run([WORKER, scratch], log=log, limits=judging.limits)
-        status, message, outcome = _ended(job, finished, judging.limits.time_s)
+        drawn: list[int] = []
+
+        def draw() -> list[int]:
+            """Draw, after timing, what nobody could know before."""
+            drawn[:] = [secrets.randbits(_SEED_BITS) for _ in range(job.settings.seeds)]
+            return drawn
+
+        ended = workers.worker.call(job, log=log, limits=judging.limits, replies={TIMED: draw})
         stored = _records(job.folder)
-        second = None
-        if status is Status.VERIFIED:
-            second = _checked_outside(replace(job, drawn=tuple(drawn)), judging, starter, log)
-        verdict = Verdict(job, status, message, outcome, finished.wall_s)
-        rows, verdict = verdict.rows(stored.rows if stored else (), second)
+        recorded = stored.rows if stored else ()
+        verdict, second = Verdict.of(job, ended, recorded), None
+        if verdict.status is Status.VERIFIED:
+            second = _checked_outside(replace(job, drawn=tuple(drawn)), judging, workers, log)
+        rows, verdict = verdict.rows(recorded, second)
     if stored is not None:
         _keep(
             judging.out / CANDIDATES / _folder_name(candidate),
@@ -124,71 +150,11 @@ def judge(candidate: Candidate, judging: Judging, starter: Starter) -> Judged:
     return _judged(candidate, judging, rows, verdict)
 
 
-# --- the two processes -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _seeds_after_timing(job: Job) -> Iterator[list[int]]:
-    """Wait beside the worker until it has timed, and give it then what nobody could know before."""
-    drawn: list[int] = []
-    over = threading.Event()
-
-    def wait() -> None:
-        while not over.wait(_POLL_S):
-            if (job.folder / TIMED).exists():
-                drawn.extend(secrets.randbits(_SEED_BITS) for _ in range(job.settings.seeds))
-                write_json(job.folder / SEEDS, drawn)
-                return
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    try:
-        yield drawn
-    finally:
-        over.set()
-        thread.join()
-
-
-def _ended(job: Job, finished: Finished, limit_s: float) -> tuple[Status, str, Outcome | None]:
-    """Say what a worker's end means, as far as it goes without looking at its answers."""
-    said = [
-        line
-        for line in (finished.errors or finished.output).strip().splitlines()
-        if not line.startswith(_OF_A_STACK)
-    ]
-    last = f": {said[-1]}" if said else ""
-    if finished.timed_out:
-        return Status.TIMEOUT, f"it did not end within {limit_s:g} s", None
-    outcome = _read_outcome(job.folder / OUTCOME)
-    if outcome is None:
-        killed = finished.code == -signal.SIGKILL
-        return (Status.OUT_OF_MEMORY if killed else Status.CRASH), death_in_words(finished.code) + last, None
-    if not outcome.error:
-        return Status.VERIFIED, "", outcome
-    known = outcome.error if outcome.error in list(Status) else Status.CRASH
-    return Status(known), outcome.message, outcome
-
-
-def _checked_outside(job: Job, judging: Judging, starter: Starter, log: Path) -> SecondCheck:
+def _checked_outside(job: Job, judging: Judging, workers: Workers, log: Path) -> SecondCheck:
     if not job.drawn:
         return SecondCheck(wrong="its process never came to its answers for a second check")
-    with tempfile.TemporaryDirectory(prefix="kernelmark-") as folder:
-        other = replace(job, folder=Path(folder), answers=job.folder)
-        other.write()
-        finished = starter.run([JUDGE, folder], log=log.with_suffix(".judge.txt"), limits=judging.limits)
-        outcome = _read_outcome(other.folder / OUTCOME)
-        errors_beside(log.with_suffix(".judge.txt")).touch()
-        if outcome is None:
-            limit = f"it did not end within {judging.limits.time_s:g} s"
-            return SecondCheck(broken=limit if finished.timed_out else death_in_words(finished.code))
-        return SecondCheck(broken=outcome.message) if outcome.error else SecondCheck.read(other.folder)
-
-
-def _read_outcome(path: Path) -> Outcome | None:
-    try:
-        return Outcome(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
+    ended = workers.judge.call(job, log=log.with_suffix(".judge.txt"), limits=judging.limits)
+    return ended.answer or SecondCheck(broken=ended.message)
 
 
 def _records(folder: Path) -> StoredRun | None:

@@ -52,7 +52,7 @@ def load_problem(job: Job, device: str) -> Problem:
     settings = job.settings
     if settings.element.bytes >= 4:
         compute_float32_exactly()
-    model = make_model(job.model, init_args=job.init_args, element=settings.element, seed=settings.seed)
+    model = make_model(job.model, init_args=job.arguments, element=settings.element, seed=settings.seed)
     in_mode(model.to(device), settings.mode)
     specs = parse_input_shapes(job.inputs)
     draws = Draws(specs, element=settings.element, device=device, seed=settings.seed)

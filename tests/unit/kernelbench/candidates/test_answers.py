@@ -41,7 +41,7 @@ def problem(tmp_path: Path) -> Callable[..., tuple[Job, Problem]]:
             problem="level1/1_a.py",
             model=tmp_path / "1_a.py",
             inputs=inputs,
-            init_args=(),
+            init_args="[]",
             settings=Settings(device="cpu", **settings),
             extensions=tmp_path,
             drawn=SEEDS,
@@ -146,7 +146,7 @@ def test_answers_that_were_not_left_are_told(problem) -> None:
         assert "too large to be handed over" in compare_answers(job, made, "cpu").undone
         (job.folder / "answers.bin").write_bytes(b"")
         (job.folder / "answers.json").write_text(json.dumps([{"inputs": "x", "outputs": {}}]))
-        other = replace(job, answers=job.folder / "nowhere")
+        other = replace(job, folder=job.folder / "nowhere")
         assert "left no answers" in compare_answers(other, made, "cpu").wrong
 
 

@@ -1,35 +1,36 @@
-"""A job survives its file; a setting that no run could use is refused when it is made."""
+"""A job survives its way to another process; a setting that no run could use is refused when it is made."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from kernelmark.errors import UsageError
+from kernelmark.isolation.channel import plain, typed
 from kernelmark.kernelbench.candidates.job import Baseline, Job, Mode, Settings, parse_baselines
 from kernelmark.records import Cache
 
 
-def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_job_arrives_in_another_process_as_it_was_sent() -> None:
     settings = Settings(
         dtype="bf16", mode=Mode.EVAL, baselines=(Baseline.EAGER,), cache=Cache.WARM, atol=1e-3, rtol=0.0
     )
     job = Job(
-        folder=tmp_path,
+        folder=Path("/v"),
         name="level1/1_a/b.py",
         candidate=Path("/x/b.py"),
         problem="level1/1_a.py",
         model=Path("/y/1_a.py"),
         inputs="4x4xf32xrnd,=3.5",
-        init_args=(3, (4, 5), [None, "text"]),
+        init_args="[3, (4, 5), [None, 'text']]",
         settings=settings,
         extensions=Path("/z"),
         drawn=(1, 2),
-        answers=Path("/w"),
     )
-    job.write()
-    assert Job.read(tmp_path) == job
+    assert typed(Job, json.loads(json.dumps(plain(job)))) == job
+    assert job.arguments == (3, (4, 5), [None, "text"])
     assert job.case_id == "level1/1_a bf16"
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.finding import find_candidates
 from kernelmark.kernelbench.candidates.job import Baseline, Settings
 from kernelmark.kernelbench.candidates.judged import Judged
-from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge
-from kernelmark.kernelbench.candidates.starting import Starter, starter_for
+from kernelmark.kernelbench.candidates.judging import Judging, Workers, fingerprint_of, judge, workers_for
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
-from kernelmark.prefork import Limits
 from kernelmark.records import Cache, Check, read_run
 
 ROOT = Path(__file__).parents[4]
@@ -30,21 +29,21 @@ Judge = Callable[..., Judged]
 
 
 @pytest.fixture(scope="module")
-def starter() -> Iterator[Starter]:
+def workers() -> Iterator[Workers]:
     """One server for all tests that run candidates."""
-    with starter_for("cpu") as server:
-        yield server
+    with workers_for("cpu") as started:
+        yield started
 
 
 @pytest.fixture
-def judge_one(starter: Starter, tmp_path: Path) -> Judge:
+def judge_one(workers: Workers, tmp_path: Path) -> Judge:
     """Judge the candidate of a name in a folder; its run is kept below ``out`` in the test's own folder."""
 
     def run(folder: Path, name: str, *, settings: Settings = QUICK, limits: Limits = LIMITS) -> Judged:
         judging = Judging(SUITE / "models", tmp_path / "out", settings=settings, limits=limits)
         found = find_candidates(folder, load_suite(SUITE / "own.yaml").entries)
         (candidate,) = (each for each in found if each.path.stem == name)
-        return judge(candidate, judging, starter)
+        return judge(candidate, judging, workers)
 
     return run
 
@@ -160,6 +159,22 @@ FAILING = {
     "exits": ("raise SystemExit(0)", Status.IMPORT_FAILURE, "SystemExit"),
     "leaves": ("import os; os._exit(0)", Status.CRASH, "with status 0, before its work was done"),
     "hungry": (HEAD + "return torch.ones(1 << 33) + x.sum()", Status.OUT_OF_MEMORY, "ran out of memory"),
+    "hungry_when_loaded": (
+        "import torch\nclass ModelNew(torch.nn.Module):\n    table = torch.ones(1 << 33)",
+        Status.OUT_OF_MEMORY,
+        "ran out of memory",
+    ),
+    "hungry_when_timed": (
+        HEAD.replace("        ", "        self.n = getattr(self, 'n', 0) + 1; ", 1)
+        + "return torch.ones(1 << (33 if self.n > 9 else 3)).sum() * 0 + x.softmax(-1)",
+        Status.OUT_OF_MEMORY,
+        "ran out of memory",
+    ),
+    "killed": (
+        HEAD + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        Status.OUT_OF_MEMORY,
+        "killed from outside, as the system does when memory runs out, while it was called for the first time",
+    ),
 }
 
 
@@ -190,7 +205,10 @@ def test_each_failure_has_its_status_its_reason_and_its_rows(
 def test_one_that_hangs_is_ended_at_the_limit(judge_one: Judge, tmp_path: Path) -> None:
     folder = write(tmp_path, "hangs", HEAD + "import time; time.sleep(600)")
     found = judge_one(folder, "hangs", limits=Limits(time_s=2.0))
-    assert (found.status, found.message) == (Status.TIMEOUT, "it did not end within 2 s")
+    assert (found.status, found.message) == (
+        Status.TIMEOUT,
+        "it did not end within 2 s, while it was called for the first time",
+    )
 
 
 INLINE = {
@@ -211,7 +229,7 @@ def test_inline_cpp_is_built_judged_and_found_to_work_on_after_its_call(judge_on
     assert re.search(words, found.message), found
 
 
-def test_what_cannot_be_tried_is_said_without_a_process(starter: Starter, tmp_path: Path) -> None:
+def test_what_cannot_be_tried_is_said_without_a_process(workers: Workers, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(
         "- kernel: level1/1_gone.py\n  input_shapes: [4x4]\n- kernel: level1/2_f32.py\n"
@@ -222,9 +240,9 @@ def test_what_cannot_be_tried_is_said_without_a_process(starter: Starter, tmp_pa
         (tmp_path / "level1" / f"{name}.py").write_text("")
     judging = Judging(tmp_path / "tree", tmp_path / "out", settings=QUICK)
     gone, other = find_candidates(tmp_path, load_suite(suite).entries)
-    assert judge(gone, judging, starter).message.endswith("tree/level1/1_gone.py is not there")
-    assert judge(other, judging, starter).message == "the suite has the problem in f64 only"
-    assert judge(other, judging, starter).status is Status.UNAVAILABLE
+    assert judge(gone, judging, workers).message.endswith("tree/level1/1_gone.py is not there")
+    assert judge(other, judging, workers).message == "the suite has the problem in f64 only"
+    assert judge(other, judging, workers).status is Status.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -232,10 +250,14 @@ def test_what_cannot_be_tried_is_said_without_a_process(starter: Starter, tmp_pa
     [
         ("raise ValueError('sizes')", "its own Model raised ValueError: sizes"),
         ("return x.relu_()", "its own Model writes to its inputs"),
+        (
+            "return torch.ones(1 << 33) + x.sum()",
+            "its own Model ran out of memory: .*give more with --memory",
+        ),
     ],
 )
 def test_a_problem_that_cannot_be_run_is_not_blamed_on_the_candidate(
-    starter: Starter, tmp_path: Path, model: str, words: str
+    workers: Workers, tmp_path: Path, model: str, words: str
 ) -> None:
     (tmp_path / "suite.yaml").write_text("- kernel: level1/1_a.py\n  input_shapes: [4x4]\n")
     for folder, name in (("tree", "Model"), ("given", "ModelNew")):
@@ -245,10 +267,10 @@ def test_a_problem_that_cannot_be_run_is_not_blamed_on_the_candidate(
         )
     (candidate,) = find_candidates(tmp_path / "given", load_suite(tmp_path / "suite.yaml").entries)
     found = judge(
-        candidate, Judging(tmp_path / "tree", tmp_path / "out", settings=QUICK, limits=LIMITS), starter
+        candidate, Judging(tmp_path / "tree", tmp_path / "out", settings=QUICK, limits=LIMITS), workers
     )
     assert found.status is Status.UNAVAILABLE, found
-    assert words in found.message
+    assert re.search(words, found.message), found
 
 
 def test_a_fingerprint_changes_with_the_file_the_settings_and_the_sizes(tmp_path: Path) -> None:

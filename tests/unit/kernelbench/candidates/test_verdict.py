@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from kernelmark.errors import (
+    CrashedError,
+    DeviceMemoryError,
+    ImplementationError,
+    InputsModifiedError,
+    KernelmarkError,
+    ModelFileError,
+    TimingError,
+    UnavailableError,
+    UsageError,
+    VerificationError,
+)
+from kernelmark.isolation import decode, encode
+from kernelmark.kernelbench.candidates.contestants import raising_its_own
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job, Settings
-from kernelmark.kernelbench.candidates.verdict import Verdict
+from kernelmark.kernelbench.candidates.verdict import Verdict, status_of
 from kernelmark.kernelbench.statuses import Status
-from kernelmark.kernelfile.handover import Outcome, SecondCheck
+from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.records import Cache, Check, PassRecord, Role, Row, Timing
 from kernelmark.stats import summarise
 
@@ -21,7 +37,7 @@ JOB = Job(
     problem="level1/1_a.py",
     model=Path("1_a.py"),
     inputs="4xf32xrnd",
-    init_args=(),
+    init_args="[]",
     settings=Settings(baselines=tuple(Baseline)),
     extensions=Path(),
 )
@@ -59,7 +75,7 @@ def rows(candidate: Check = Check.VERIFIED) -> tuple[Row, ...]:
 
 
 def verdict(status: Status = Status.VERIFIED, message: str = "", wall_s: float = 1.0) -> Verdict:
-    return Verdict(JOB, status, message, Outcome(notes={CANDIDATE: ["a note"]}, traceback="evidence"), wall_s)
+    return Verdict(JOB, status, message, wall_s, {CANDIDATE: ["a note"]}, "evidence")
 
 
 def test_statistics_and_ratios_are_computed_again_from_the_samples() -> None:
@@ -111,3 +127,68 @@ def test_one_that_says_it_went_well_and_left_nothing_has_crashed() -> None:
     assert (known.status, known.message) == (Status.CRASH, "it left no record")
     assert found[0].check is Check.FAILED
     assert found[0].traceback == "evidence"
+
+
+# --- errors ----------------------------------------------------------------------------------------------
+
+
+class CompilationError(Exception):
+    """As Triton calls it."""
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+def told(error: BaseException) -> BaseException:
+    """Raise it in a worker, and have it arrive."""
+    if isinstance(error, Exception):
+        own = raising_its_own(error, "c")
+        if own is not error:
+            own.__cause__ = error
+        error = own
+    return decode(json.loads(json.dumps(encode(error)))).error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (VerificationError("off"), Status.WRONG),
+        (InputsModifiedError("wrote"), Status.WRONG),
+        (ImplementationError("raised"), Status.RUN_FAILURE),
+        (caused(ImplementationError("raised"), CompilationError()), Status.COMPILE_FAILURE),
+        (DeviceMemoryError("full"), Status.OUT_OF_MEMORY),
+        (TimingError("clock"), Status.UNVERIFIED),
+        (UnavailableError("no device"), Status.UNAVAILABLE),
+        (UsageError("its own Model writes to its inputs"), Status.UNAVAILABLE),
+        (ModelFileError("it raised"), Status.IMPORT_FAILURE),
+        (caused(ModelFileError("it raised"), ModuleNotFoundError("triton")), Status.UNAVAILABLE),
+        (ModelFileError("x.py:3: importing it raised OSError: CUDA_HOME is not set"), Status.UNAVAILABLE),
+        (
+            ModelFileError("importing it raised RuntimeError: Error building extension 'x'"),
+            Status.COMPILE_FAILURE,
+        ),
+        (caused(ModelFileError("made"), MemoryError()), Status.OUT_OF_MEMORY),
+        (torch.OutOfMemoryError("full"), Status.OUT_OF_MEMORY),
+        (ValueError("while it was timed"), Status.RUN_FAILURE),
+        (SystemExit(0), Status.CRASH),
+    ],
+)
+def test_an_error_has_the_status_of_its_cause(error: BaseException, status: Status) -> None:
+    assert status_of(told(error)) is status
+
+
+def test_a_baseline_that_failed_leaves_the_candidate_unverified() -> None:
+    assert status_of(VerificationError("off"), {CANDIDATE, "eager"}) is Status.WRONG
+    assert status_of(VerificationError("off"), {"eager"}) is Status.UNVERIFIED
+
+
+def test_no_error_of_this_package_is_taken_for_a_verified_candidate() -> None:
+    kinds = [CrashedError, *KernelmarkError.__subclasses__()]
+    for kind in kinds:
+        try:
+            error = kind("x")
+        except TypeError:  # one that takes more; none of a worker's
+            continue
+        assert status_of(told(error)) is not Status.VERIFIED
