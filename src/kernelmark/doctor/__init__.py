@@ -1,6 +1,6 @@
 """The doctor: what this machine can measure, what it cannot and why, and what mends it.
 
-Each subject is one module that looks at a :class:`Machine`, which is values, and gives findings, which are
+Each subject is one function that looks at a :class:`Machine`, which is values, and gives findings, which are
 values too. What a probe did not foresee propagates: a broken installation is no finding.
 """
 
@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernelmark.doctor import accelerator, caches, ceilings, driver, processor, profilers, pytorch
 from kernelmark.doctor.finding import Finding, Severity, worst
+from kernelmark.doctor.host import caches, ceilings, processor
 from kernelmark.doctor.machine import Machine, read_machine
+from kernelmark.doctor.nvidia import accelerator, driver, torch
+from kernelmark.doctor.timers import instruments
+from kernelmark.doctor.ways_in import ways_in
 
 __all__ = ["SUBJECTS", "Finding", "Machine", "Severity", "examine", "read_machine", "worst"]
 
 SUBJECTS: dict[str, Callable[[Machine], Iterator[Finding]]] = {
-    "torch": pytorch.findings,
-    "NVIDIA": driver.findings,
-    "instruments": profilers.findings,
-    "accelerator": accelerator.findings,
-    "host": processor.findings,
-    "caches": caches.findings,
-    "roofline": ceilings.findings,
+    "torch": torch,
+    "NVIDIA": driver,
+    "instruments": instruments,
+    "accelerator": accelerator,
+    "host": processor,
+    "caches": caches,
+    "roofline": ceilings,
+    "ways in": ways_in,
 }
-"""Subject → what looks at it; a new subject is one module and one line here."""
+"""Subject → what looks at it; a new subject is one function and one line here."""
 
 
 def examine(machine: Machine) -> dict[str, tuple[Finding, ...]]:

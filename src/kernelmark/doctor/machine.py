@@ -8,20 +8,25 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
 from kernelmark import probe
+from kernelmark.device import Device
 from kernelmark.device.cpu_facts import available_cpus, busy_seconds
-from kernelmark.doctor.trial import TimerTrial, try_timers
-from kernelmark.errors import UnavailableError
+from kernelmark.errors import TimingError, UnavailableError
 from kernelmark.records import DeviceRecord, ProbeReading, Telemetry
+from kernelmark.timing.profilers import in_bearable_order
+from kernelmark.timing.timer import Timer
+from kernelmark.timing.timers import TIMERS, TimerEntry, open_timer
 
-__all__ = ["Machine", "TorchFacts", "read_machine", "share_taken"]
+__all__ = ["Machine", "TimerTrial", "TorchFacts", "read_machine", "share_taken", "try_timers"]
 
 _WATCH_S = 0.4  # the system counts in steps of 10 ms, so this reads a share of two processors to 1.3 %
 
@@ -37,6 +42,18 @@ class TorchFacts:
     devices: int = 0
     """How many CUDA (or AMD) devices it can use."""
     threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TimerTrial:
+    """One timer that serves the device: whether it works here, and if not, its own words for why."""
+
+    name: str
+    is_default: bool
+    reads: str
+    failure: str = ""
+    unavailable: bool = False
+    """The failure is that something is not installed or not there, rather than a reading in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,10 @@ class Machine:
     driver_cuda: tuple[int, int] | None = None
     """The newest CUDA that the driver can run."""
     taken_by_others: float | None = None
+    compiler: str | None = None
+    """The C++ compiler that kernel files are built with."""
+    openmp: bool = False
+    """Whether that compiler builds with OpenMP."""
 
     @property
     def has_nvidia(self) -> bool:
@@ -80,6 +101,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
     """Read this machine; takes some seconds, most of them for importing torch and for the flush of a CPU."""
     cpus = available_cpus()
     taken = share_taken(cpus, root)  # before torch's own threads are there
+    compiler = _cpp_compiler()
     bare = Machine(
         root=root,
         environ=os.environ,
@@ -89,6 +111,8 @@ def read_machine(root: Path = Path("/")) -> Machine:
         cpus=cpus,
         driver_cuda=_driver_cuda(),
         taken_by_others=taken,
+        compiler=compiler,
+        openmp=compiler is not None and _builds_openmp(compiler),
     )
     return _with_device(bare) if probe.module("torch") else bare
 
@@ -135,11 +159,55 @@ def _with_device(bare: Machine) -> Machine:
     )
 
 
+def try_timers(
+    device: Device,
+    *,
+    entries: Sequence[TimerEntry] = TIMERS,
+    open_: Callable[[str, Device], Timer] = open_timer,
+) -> tuple[TimerTrial, ...]:
+    """Try every timer that serves ``device``."""
+    serving = [entry for entry in in_bearable_order(entries) if entry.serves_kind(device.kind)]
+    return tuple(_try(entry, device, open_) for entry in serving)
+
+
+def _try(entry: TimerEntry, device: Device, open_: Callable[[str, Device], Timer]) -> TimerTrial:
+    failure, unavailable = "", False
+    try:
+        timer = open_(entry.name, device)
+        try:
+            timer.open(device)
+        finally:
+            timer.close()
+    except UnavailableError as error:
+        failure, unavailable = str(error), True
+    except TimingError as error:
+        failure = str(error)
+    return TimerTrial(entry.name, entry.name == device.default_timer, entry.reads, failure, unavailable)
+
+
 def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _cpp_compiler() -> str | None:
+    """Give the C++ compiler that kernel files are built with: ``CXX``, or the first of the usual ones."""
+    named = os.environ.get("CXX", "").split()[:1]
+    return next(filter(None, map(shutil.which, named or ("g++", "clang++", "c++"))), None)
+
+
+def _builds_openmp(compiler: str) -> bool:
+    with tempfile.TemporaryDirectory(prefix="kernelmark-openmp-") as folder:
+        command = [compiler, "-fopenmp", "-x", "c++", "-", "-o", f"{folder}/program"]
+        ended = subprocess.run(
+            command,
+            input=b"#include <omp.h>\nint main() { return omp_get_max_threads() == 0; }",
+            capture_output=True,
+            check=False,
+        )
+    return ended.returncode == 0
 
 
 def _driver_cuda() -> tuple[int, int] | None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from kernelmark.doctor.finding import Finding
-from kernelmark.doctor.machine import Machine, TorchFacts
-from kernelmark.doctor.trial import TimerTrial
+from kernelmark.doctor.machine import Machine, TimerTrial, TorchFacts
 from kernelmark.probe import Probe
 from kernelmark.records import DeviceRecord, ProbeReading, Telemetry
 

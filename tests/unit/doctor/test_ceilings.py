@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from kernelmark.doctor import ceilings
+from kernelmark.doctor import host
 from kernelmark.doctor.finding import Severity
 from kernelmark.doctor.machine import Machine
 from kernelmark.roofline.profiles import calibration_file
 
 
 def test_a_device_with_a_shipped_profile_is_well(gpu_machine: Machine) -> None:
-    (finding,) = ceilings.findings(gpu_machine)
+    (finding,) = host.ceilings(gpu_machine)
     assert (finding.severity, finding.found) == (Severity.OK, "NVIDIA H200 SXM")
 
 
 def test_a_device_without_one_is_told_to_calibrate(cpu_machine: Machine) -> None:
-    (finding,) = ceilings.findings(cpu_machine)
+    (finding,) = host.ceilings(cpu_machine)
     assert (finding.severity, finding.fix) == (Severity.NOTE, "kernelmark calibrate")
 
 
@@ -23,6 +23,6 @@ def test_a_profile_that_cannot_be_read_is_a_warning(cpu_machine: Machine) -> Non
     file = calibration_file(cpu_machine.device)
     file.parent.mkdir(parents=True)
     file.write_text("nonsense")
-    (finding,) = ceilings.findings(cpu_machine)
+    (finding,) = host.ceilings(cpu_machine)
     assert finding.severity is Severity.WARNING
     assert str(file) in finding.found

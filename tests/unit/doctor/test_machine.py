@@ -66,6 +66,15 @@ def test_a_machine_on_which_all_works_is_well_in_every_subject(
     cpu_machine: Machine, gpu_machine: Machine
 ) -> None:
     found = examine(gpu_machine)
-    assert list(found) == ["torch", "NVIDIA", "instruments", "accelerator", "host", "caches", "roofline"]
+    assert list(found) == [
+        "torch",
+        "NVIDIA",
+        "instruments",
+        "accelerator",
+        "host",
+        "caches",
+        "roofline",
+        "ways in",
+    ]
     assert worst(finding for findings in found.values() for finding in findings) is Severity.NOTE
     assert "accelerator" not in examine(cpu_machine)

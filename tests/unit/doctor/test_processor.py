@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kernelmark.doctor import processor
+from kernelmark.doctor import host
 from kernelmark.doctor.finding import Severity, worst
 from kernelmark.doctor.machine import Machine, TorchFacts
 
@@ -15,7 +15,7 @@ GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 
 def test_a_quiet_steady_machine_is_well(cpu_machine: Machine) -> None:
-    assert worst(processor.findings(cpu_machine)) is Severity.OK
+    assert worst(host.processor(cpu_machine)) is Severity.OK
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ def test_what_spoils_a_cpus_time_is_a_warning_there_and_a_note_beside_a_gpu(
 ) -> None:
     root.write(path, text)
     root.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")
-    assert by_what(processor.findings(cpu_machine))[what].severity is Severity.WARNING
-    assert by_what(processor.findings(gpu_machine))[what].severity is Severity.NOTE
+    assert by_what(host.processor(cpu_machine))[what].severity is Severity.WARNING
+    assert by_what(host.processor(gpu_machine))[what].severity is Severity.NOTE
 
 
 @pytest.mark.parametrize("text", ["max 100000", "200000 100000", "-1 100000"])
 def test_a_limit_that_leaves_every_processor_is_none(cpu_machine: Machine, root, by_what, text: str) -> None:
     root.write("sys/fs/cgroup/cpu.max", text)
-    assert "CPU quota" not in by_what(processor.findings(cpu_machine))
+    assert "CPU quota" not in by_what(host.processor(cpu_machine))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_turbo_is_told_where_the_system_tells_it(
     cpu_machine: Machine, root, by_what, path: str, text: str, severity: Severity
 ) -> None:
     root.write(path, text)
-    assert by_what(processor.findings(cpu_machine))["turbo"].severity is severity
+    assert by_what(host.processor(cpu_machine))["turbo"].severity is severity
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,12 @@ def test_turbo_is_told_where_the_system_tells_it(
 def test_others_may_take_no_more_than_a_fifth(
     cpu_machine: Machine, by_what, taken: float | None, severity: Severity
 ) -> None:
-    assert (
-        by_what(processor.findings(replace(cpu_machine, taken_by_others=taken)))["load"].severity is severity
-    )
+    assert by_what(host.processor(replace(cpu_machine, taken_by_others=taken)))["load"].severity is severity
 
 
 def test_more_threads_than_processors_are_a_warning(cpu_machine: Machine, by_what) -> None:
     facts = TorchFacts(version="2.11.0", threads=16)
-    finding = by_what(processor.findings(replace(cpu_machine, torch=facts)))["threads"]
+    finding = by_what(host.processor(replace(cpu_machine, torch=facts)))["threads"]
     assert (finding.severity, finding.fix) == (Severity.WARNING, "set OMP_NUM_THREADS=2")
 
 
@@ -80,6 +78,6 @@ def test_a_virtual_machine_and_an_unknown_governor_are_no_warning(
 ) -> None:
     root.write("proc/cpuinfo", "model name\t: Example\nflags\t\t: fpu hypervisor\n")
     (root.folder / GOVERNOR).unlink()
-    table = by_what(processor.findings(cpu_machine))
+    table = by_what(host.processor(cpu_machine))
     assert table["virtual machine"].severity is Severity.NOTE
     assert table["CPU governor"].severity is Severity.OK

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelmark.device import Device, FakeDevice
-from kernelmark.doctor.trial import TimerTrial, try_timers
+from kernelmark.doctor.machine import TimerTrial, try_timers
 from kernelmark.errors import InstrumentConflictError, UnavailableError
 from kernelmark.timing.timer import Timer
 from kernelmark.timing.timers import TIMERS, TimerEntry

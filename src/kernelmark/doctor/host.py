@@ -1,6 +1,7 @@
-"""The host's processor: governor, turbo, load, limits and clock. On the CPU they are the measurement's ground.
+"""The host: its processor, its caches, and whether there are ceilings.
 
-With another best device the host only launches, and what would be a warning is a note.
+On the CPU governor, turbo, load, limits and clock are the measurement"s ground. With another best device the host only
+launches, and what would be a warning is a note.
 """
 
 from __future__ import annotations
@@ -9,18 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelmark.calibration import MOST_TAKEN
+from kernelmark.device.cpu_caches import cpu_caches
 from kernelmark.device.cpu_facts import cpu_name, cpu_settings
+from kernelmark.device.eviction import cpu_eviction_bytes
+from kernelmark.device.memory import available_memory
+from kernelmark.device.probe import flush_verdict
 from kernelmark.doctor.finding import Finding, Severity
 from kernelmark.doctor.machine import Machine
-from kernelmark.units import format_percent
+from kernelmark.errors import ProfileError
+from kernelmark.records import ProbeReading
+from kernelmark.roofline import find_profile
+from kernelmark.units import format_bytes, format_percent, format_time
 
-__all__ = ["findings"]
+__all__ = ["caches", "ceilings", "processor"]
 
 _FAST_CLOCKS = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"})
 """Read in tens of nanoseconds from user space; the others take a system call, or a microsecond and more."""
 
 
-def findings(machine: Machine) -> Iterator[Finding]:
+def processor(machine: Machine) -> Iterator[Finding]:
     """Look at the processors that this process may run on."""
     grave = Severity.WARNING if machine.device is None or machine.device.kind == "cpu" else Severity.NOTE
     settings = cpu_settings(next(iter(machine.cpus)), machine.root)
@@ -118,3 +126,78 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
+
+
+_LARGEST_SHARE = 4  # a CPU's flush is refused beyond this part of the free memory
+
+
+def caches(machine: Machine) -> Iterator[Finding]:
+    """Look at the caches of the best device, and at the memory that a flush of them takes."""
+    if machine.device is None or machine.device.kind == "cpu":
+        yield from _of_cpu(machine)
+    elif machine.device.cache_bytes:
+        yield Finding("cache sizes", Severity.OK, _sizes(machine.device.cache_bytes))
+    else:
+        fix = "none is needed: 512 MiB are read, more than any cache that is sold"
+        yield Finding("cache sizes", Severity.NOTE, "torch tells none of this device", fix)
+    yield from _cold(machine.probe)
+
+
+def _of_cpu(machine: Machine) -> Iterator[Finding]:
+    caches = cpu_caches(machine.cpus, root=machine.root)
+    if caches.by_level:
+        last = f"; the last level in all {format_bytes(caches.last_level)} ({caches.source})"
+        yield Finding("cache sizes", Severity.OK, _sizes(caches.by_level) + last)
+    else:
+        fix = (
+            "if the caches are larger, time with a warm cache, or let the system show /sys/devices/system/cpu"
+        )
+        yield Finding("cache sizes", Severity.WARNING, caches.source, fix)
+    size, free = cpu_eviction_bytes(caches), available_memory(machine.root)
+    if free is None:
+        return
+    found = f"{format_bytes(size)} to evict the caches, {format_bytes(free)} of memory free"
+    if size > free // _LARGEST_SHARE:
+        fix = f"free memory until {format_bytes(_LARGEST_SHARE * size)} are left, or time with a warm cache"
+        yield Finding("memory to flush with", Severity.WARNING, found, fix)
+    else:
+        yield Finding("memory to flush with", Severity.OK, found)
+
+
+def _cold(reading: ProbeReading | str) -> Iterator[Finding]:
+    if isinstance(reading, str):
+        if reading:
+            fix = "time with a warm cache (--kernelmark-cache warm), or mend what the message names"
+            yield Finding("cold is cold", Severity.WARNING, reading, fix)
+        return
+    doubt = flush_verdict(reading)
+    if doubt:
+        yield Finding(
+            "cold is cold", Severity.WARNING, doubt, "examine again on a quiet machine; else time warm"
+        )
+        return
+    cold, warm = format_time(reading.cold_ns, 3), format_time(reading.warm_ns, 3)
+    size = format_bytes(reading.size_bytes)
+    yield Finding("cold is cold", Severity.OK, f"{size} read in {cold} after a flush, in {warm} without")
+
+
+def _sizes(by_level: dict[str, int]) -> str:
+    return ", ".join(f"{level} {format_bytes(size)}" for level, size in by_level.items())
+
+
+def ceilings(machine: Machine) -> Iterator[Finding]:
+    """Look for the profile that rows on the best device would be related to."""
+    if machine.device is None:
+        return
+    try:
+        profile = find_profile(machine.device)
+    except ProfileError as error:
+        fix = "mend or delete the file; kernelmark calibrate writes this machine's own anew"
+        yield Finding("ceilings", Severity.WARNING, str(error), fix)
+        return
+    if profile is None:
+        found = "no profile: a share of what the device can do is left blank, or measured in the first run"
+        yield Finding("ceilings", Severity.NOTE, found, "kernelmark calibrate")
+        return
+    measured = f", measured {profile.calibration.date}" if profile.calibration else ""
+    yield Finding("ceilings", Severity.OK, f"{profile.name}{measured}")

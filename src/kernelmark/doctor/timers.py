@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelmark.doctor.driver import numbers
 from kernelmark.doctor.finding import Finding, Severity
-from kernelmark.doctor.machine import Machine
-from kernelmark.doctor.trial import TimerTrial
+from kernelmark.doctor.machine import Machine, TimerTrial
+from kernelmark.doctor.nvidia import numbers
 
-__all__ = ["findings"]
+__all__ = ["instruments"]
 
 _LIBCUPTI = ("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu13", "nvidia-cuda-cupti-cu12")
 """The distributions in which torch's wheels get their libcupti; a torch built otherwise has its toolkit's."""
@@ -17,7 +16,7 @@ _LIBCUPTI = ("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu13", "nvidia-cuda-cupti-c
 _OTHER_TIMER = "ask for another timer (--kernelmark-timer), or mend what the message names"
 
 
-def findings(machine: Machine) -> Iterator[Finding]:
+def instruments(machine: Machine) -> Iterator[Finding]:
     """Look at the timers that serve the best device, and at what they stand on."""
     yield from (_timer(trial) for trial in machine.timers)
     if machine.measures_nvidia:
