@@ -205,7 +205,10 @@ class Backend:
     def _build(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any], subgraph: Subgraph) -> Boxed:
         require_cpu(example_inputs)
         observer = self._observer(len(self.subgraphs), subgraph.direction)
-        imported = self._timed(subgraph, Stage.IMPORT, lambda: import_graph(graph, example_inputs))
+        checks = subgraph.direction is not Direction.BACKWARD
+        imported = self._timed(
+            subgraph, Stage.IMPORT, lambda: import_graph(graph, example_inputs, checks=checks)
+        )
         if observer is not None:
             observer(str(Stage.IMPORT), str(imported.module))
         options = self.options

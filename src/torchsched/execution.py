@@ -131,12 +131,26 @@ class Bound(functools.partial):
     """What a call writes. A result that is an argument's new value is here too, and is not copied to it."""
     outputs: Any
     """What the model returns: a tensor, or a tuple of several or of none."""
+    verdict: torch.Tensor | None
+    """What a call has found of its indices and divisors; None where there is nothing to look at."""
+    checks: tuple[str, ...]
     _frame: _Frame
 
     def run(self, *_: object) -> Any:
-        """Call, and give what the model returns; what is passed is ignored, as all is bound."""
+        """Call, and give what the model returns; what is passed is ignored, as all is bound.
+
+        Raises:
+            ModelRunError: an index was out of range, or a whole number was divided by zero.
+        """
         self()
+        if self.verdict is not None:
+            _require_fine(self.verdict, self.checks)
         return self.outputs
+
+
+def _require_fine(verdict: torch.Tensor, checks: Sequence[str]) -> None:
+    if code := int(verdict):
+        raise failure(Stage.RUN, f"{checks[code - 1]}; what the call gave is not to be used")
 
 
 class Compiled:
@@ -170,7 +184,10 @@ class Compiled:
         ]
         self._in_place = {result: place for result, place in self._writes if place in lowered.in_place}
         self.in_place: frozenset[int] = frozenset(self._in_place.values())
-        self._outputs = [i for i, each in enumerate(self.signature.results) if each.writes is None]
+        self._checked = len(self._results) - 1 if self.signature.checks else None
+        self._outputs = [
+            i for i, each in enumerate(self.signature.results) if each.writes is None and i != self._checked
+        ]
         self._idle: list[_Frame] = []
 
     def bind(self, arguments: Sequence[torch.Tensor], results: Sequence[torch.Tensor] | None = None) -> Bound:
@@ -190,11 +207,17 @@ class Compiled:
         bound = Bound(frame.code.function, frame.words.address)
         bound.arguments, bound.results = tuple(arguments), tuple(results)
         bound.outputs = self._given(results)
+        bound.verdict = None if self._checked is None else results[self._checked]
+        bound.checks = self.signature.checks
         bound._frame = frame
         return bound
 
     def __call__(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Call with these arguments: give what the model returns, and write the arguments that it writes."""
+        """Call with these arguments: give what the model returns, and write the arguments that it writes.
+
+        Raises:
+            ModelRunError: a tensor that the code cannot take, an index out of range, or a division by zero.
+        """
         from torch.autograd.graph import increment_version
 
         require_count(arguments, self._arguments, "argument")
@@ -209,6 +232,8 @@ class Compiled:
         frame.code.function(frame.words.address)
         if self._code is not None:
             self._idle.append(frame)
+        if self._checked is not None:
+            _require_fine(results[self._checked], self.signature.checks)
         for result, argument in self._writes:
             if results[result] is not arguments[argument]:
                 arguments[argument].detach().copy_(results[result])

@@ -151,7 +151,7 @@ def call_compiled(imported: Imported, compiled: Compiled) -> Boxed:
     signature = imported.signature
     written = {signature.index_of(each.writes) for each in signature.results if each.writes is not None}
     # a call gives the results that write no argument
-    returned = [index for index, result in enumerate(signature.results) if result.writes is None]
+    returned = [signature.results.index(each) for each in signature.outputs]
     place_of = {result: place for place, result in enumerate(returned)}
 
     @boxed

@@ -48,9 +48,14 @@ def results_to_arguments(module: Module, signature: Signature) -> None:
         ret.erase()
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs + destinations, []))
         function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
-        for name in ("arg_attrs", "res_attrs"):
-            if name in function.attributes:
-                del function.attributes[name]
+        if "res_attrs" in function.attributes:
+            del function.attributes["res_attrs"]
+        # An argument is the caller's: what is computed from it goes elsewhere, also where the graph writes it a new
+        # value, which is copied there after the call.
+        kept = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)})
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [kept] * len(inputs) + [ir.DictAttr.get({})] * len(destinations)
+        )
     own = len(signature.arguments)
     record(
         module,

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from torchsched.elements import Element
 
-__all__ = ["Argument", "Result", "Role", "Signature", "TensorType"]
+__all__ = ["CHECKED", "Argument", "Result", "Role", "Signature", "TensorType"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class Result:
     """The argument whose new value this is; None for what the model returns."""
 
 
+CHECKED = Result("checks", TensorType((), Element.I64))
+"""The last result where a signature has checks: 0, or one more than the place of a check that failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The arguments and results of ``main``, in its order.
@@ -89,6 +93,8 @@ class Signature:
 
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
+    checks: tuple[str, ...] = ()
+    """What a call reports, through a last result of its own, that eager raises an error for."""
 
     def __post_init__(self) -> None:
         names = [argument.name for argument in self.arguments]
@@ -111,7 +117,7 @@ class Signature:
     @property
     def outputs(self) -> tuple[Result, ...]:
         """The results that the model returns; without those that only write an argument."""
-        return tuple(each for each in self.results if each.writes is None)
+        return tuple(each for each in self.results if each.writes is None and each is not CHECKED)
 
     @property
     def main_element(self) -> Element:

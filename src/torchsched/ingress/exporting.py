@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,7 +30,9 @@ from torchsched.failures import Stage, captured_stderr, failure
 from torchsched.ingress.recurrent import WholeLayers
 from torchsched.ingress.transformer_layers import fast_paths
 
-__all__ = ["Exported", "export_program", "innermost_own_frame"]
+__all__ = ["Exported", "export_program", "place_of"]
+
+aten = torch.ops.aten
 
 MOST_CALLS = 20_000
 """Calls of torch functions in one ``forward``. Tracing takes about 3 ms for each, decomposing another 3, and
@@ -69,10 +72,46 @@ def export_program(model: torch.nn.Module, inputs: Sequence[Any], *, training: b
 def _export(model: torch.nn.Module, inputs: Sequence[Any], name: str) -> ExportedProgram:
     with _Tracing(name):
         program = torch.export.export(model, _stand_ins(inputs), strict=False)
+    _refuse_layouts(program, name)
+    _reshape_for_view(program.graph_module)
     program = program.run_decompositions(_decompositions())
     # Not before: a net of several layers, and attention, are seeded as a whole for a dropout that they may not do.
     _refuse_random(program, name)
     return program
+
+
+def _reshape_for_view(graph: torch.fx.GraphModule) -> None:
+    """Let no view depend on strides: what an operation is made of may lie otherwise in memory than its own result.
+
+    Attention's result lies as batch, length, heads, width; that of what it is taken apart into does not, and a view
+    of it that was seen to hold does not hold.
+    """
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.target in (aten.view.default, aten._unsafe_view.default):
+            node.target = aten.reshape.default
+    graph.recompile()
+
+
+def _refuse_layouts(program: ExportedProgram, name: str) -> None:
+    """Refuse what reads memory behind a tensor's back, where the tensor may not lie there as it does in eager."""
+    for node in program.graph.nodes:
+        if node.op != "call_function" or node.target not in _BY_LAYOUT:
+            continue
+        base = node.args[0]
+        if isinstance(base, torch.fx.Node) and base.op == "placeholder":
+            continue
+        value = base.meta["val"]
+        if not value.is_contiguous() or value.storage_offset():
+            raise failure(
+                Stage.IMPORT,
+                f"{name} reads a tensor by its strides, {tuple(value.stride())}, and compiled code does not lay it out"
+                " so; write it as slices, a transpose or an unfold",
+                op=str(node.target).removesuffix(".default"),
+                source=place_of(node),
+            )
+
+
+_BY_LAYOUT = (aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default)
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -210,7 +249,7 @@ def _refuse_random(program: ExportedProgram, name: str) -> None:
                 f"{name} draws random numbers in forward, and compiled code would draw others than PyTorch does,"
                 " so no answer could be checked; draw them outside and hand them in, or import in evaluation mode",
                 op=str(node.target).removesuffix(".default"),
-                source=innermost_own_frame(node),
+                source=place_of(node),
             )
 
 
@@ -233,8 +272,8 @@ def _first_lines(text: str) -> str:
     return text.strip().partition("\n\n")[0] or "no message"
 
 
-def innermost_own_frame(node: torch.fx.Node) -> str | None:
-    """Give ``file:line`` of the innermost frame of ``node`` that is the model's own."""
+def place_of(node: torch.fx.Node) -> str | None:
+    """Give ``file:line`` of the innermost frame of ``node`` that is the model's own, or else a library's."""
     return _own_line(_frames_in(node.stack_trace or ""))
 
 
@@ -249,15 +288,17 @@ def _frames_in(text: str) -> list[traceback.FrameSummary]:
 
 
 def _own_line(frames: Sequence[traceback.FrameSummary]) -> str | None:
-    """Give ``file:line`` of the innermost frame that is the model's own."""
-    own = [frame for frame in frames if _is_own(frame.filename)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else None
+    """Give ``file:line`` of the innermost frame that is the model's own; else a library's, and else torch's."""
+    frames = [frame for frame in frames if _is_a_model_s(frame.filename)]
+    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    library = [frame for frame in frames if not frame.filename.startswith(_TORCH)]
+    found = own or library or frames
+    return f"{found[-1].filename}:{found[-1].lineno}" if found else None
 
 
-def _is_own(file: str) -> bool:
-    here = __file__.partition("ingress")[0]
-    return not (
-        "site-packages" in file
-        or file.startswith((here, "<"))
-        or file in (contextlib.__file__, threading.__file__)
-    )
+_TORCH = str(Path(torch.__file__).parent)
+_HERE = str(Path(__file__).parents[1])
+
+
+def _is_a_model_s(file: str) -> bool:
+    return not file.startswith((_HERE, "<")) and file not in (contextlib.__file__, threading.__file__)

@@ -16,8 +16,9 @@ from torchsched.ingress.exporting import Exported, export_program
 from torchsched.ingress.functions import Functions
 from torchsched.ingress.imported import Imported, InputTree, OutputTree
 from torchsched.ingress.program import make_plain, read_inputs, read_outputs
+from torchsched.ingress.upstream import mend
 from torchsched.results import ENTRY, entry_of
-from torchsched.signature import Signature
+from torchsched.signature import CHECKED, Signature
 
 __all__ = ["import_graph", "import_model"]
 
@@ -45,7 +46,9 @@ def import_model(
     return _import_exported(exported, name)
 
 
-def import_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Imported:
+def import_graph(
+    graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *, checks: bool = True
+) -> Imported:
     """Import what ``torch.compile`` hands to a backend.
 
     There is one argument for each placeholder that is a tensor, in the placeholders' order and under their names:
@@ -54,21 +57,30 @@ def import_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> 
     :meth:`Imported.assemble` gives them with what is no tensor. The graph stays in the mode it was traced in.
     Symbolic sizes become the numbers they stand for; asking for them makes torch.compile guard on them.
 
+    Args:
+        graph: The graph.
+        example_inputs: What it is called with.
+        checks: Whether calls report an index out of range; those of a backward graph were looked at before.
+
     Raises:
         ModelImportError: it cannot be imported; says the operation and the line where it can.
     """
     names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     exported = export_program(graph, example_inputs, training=graph.training, name="the graph")
-    return _import_exported(exported, "the graph", names=names)
+    return _import_exported(exported, "the graph", names=names, report=checks)
 
 
-def _import_exported(exported: Exported, name: str, *, names: Sequence[str] | None = None) -> Imported:
+def _import_exported(
+    exported: Exported, name: str, *, names: Sequence[str] | None = None, report: bool = True
+) -> Imported:
     program = exported.program
     inputs = read_inputs(exported, name, names)
     outputs = read_outputs(program, inputs, name)
-    make_plain(program.graph, inputs.nodes, outputs.nodes)
+    checks = make_plain(program.graph, inputs, outputs.nodes, name, report=report)
     context, module = _to_linalg(program.graph_module, name)
-    signature = Signature(inputs.arguments, outputs.results)
+    mend(module)
+    results = (*outputs.results, CHECKED) if checks else outputs.results
+    signature = Signature(inputs.arguments, results, tuple(each.message for each in checks))
     _require_types(module, signature, name)
     call = program.call_spec
     return Imported(

@@ -23,10 +23,12 @@ from torch.utils import _pytree as pytree
 
 from kernelmark.errors import UsageError
 from torchsched.failures import Stage, failure
-from torchsched.ingress.exporting import Exported, innermost_own_frame
+from torchsched.ingress.checks import Check, add_checks
+from torchsched.ingress.constants import Constants, fold_constants
+from torchsched.ingress.exporting import Exported, place_of
 from torchsched.ingress.imported import type_of
 from torchsched.ingress.narrow_integers import widen_narrow_integers
-from torchsched.ingress.rewrites import rewrite_for_torch_mlir
+from torchsched.ingress.upstream import refuse_by_name, rewrite_for_torch_mlir
 from torchsched.signature import Argument, Result, Role, TensorType
 
 __all__ = ["Inputs", "Outputs", "make_plain", "read_inputs", "read_outputs"]
@@ -48,6 +50,8 @@ class Inputs:
     nodes: tuple[torch.fx.Node, ...]
     values: tuple[torch.Tensor | None, ...]
     leaves: tuple[int | tuple[Any], ...]
+    known: frozenset[torch.fx.Node]
+    """The placeholders of tensors that were made in ``forward`` and that nobody else can write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def read_inputs(exported: Exported, name: str, input_names: Sequence[str] | None
     written = {each.target for each in program.graph_signature.output_specs if each.kind in _MUTATIONS}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     arguments, nodes, values, leaves = [], [], [], []
+    known: set[torch.fx.Node] = set()
     taken = {node.name for node in placeholders} if input_names is None else set(input_names)
     for spec, node in zip(program.graph_signature.input_specs, placeholders, strict=True):
         if spec.kind not in _ROLES or not isinstance(spec.arg, TensorArgument | ConstantArgument):
@@ -93,11 +98,13 @@ def read_inputs(exported: Exported, name: str, input_names: Sequence[str] | None
             # A buffer may be called like an input; the names of placeholders differ.
             label = target if target not in taken else node.name
             value = _value_of(program, target, copy=target in written)
+            if spec.kind is InputKind.CONSTANT_TENSOR and target not in written:
+                known.add(node)
             role = Role.CONSTANT if target in exported.held else role
         arguments.append(Argument(label, role, _type_of(node, name)))
         nodes.append(node)
         values.append(value)
-    return Inputs(tuple(arguments), tuple(nodes), tuple(values), tuple(leaves))
+    return Inputs(tuple(arguments), tuple(nodes), tuple(values), tuple(leaves), frozenset(known))
 
 
 def _value_of(program: ExportedProgram, target: str, *, copy: bool) -> torch.Tensor:
@@ -151,7 +158,7 @@ def _labels(program: ExportedProgram) -> list[str]:
 
 def _type_of(node: torch.fx.Node, name: str) -> TensorType:
     value = node.meta.get("val")
-    source = innermost_own_frame(node)
+    source = place_of(node)
     if not isinstance(value, torch.Tensor):
         raise failure(
             Stage.IMPORT,
@@ -182,13 +189,27 @@ def _op(node: torch.fx.Node) -> str | None:
 
 
 def make_plain(
-    graph: torch.fx.Graph, arguments: Sequence[torch.fx.Node], results: Sequence[torch.fx.Node]
-) -> None:
-    """Leave in ``graph`` only tensors: ``arguments`` its placeholders, ``results`` what it returns.
+    graph: torch.fx.Graph, inputs: Inputs, results: Sequence[torch.fx.Node], name: str, *, report: bool
+) -> tuple[Check, ...]:
+    """Leave in ``graph`` only tensors: those of ``inputs`` its placeholders, ``results`` what it returns.
 
-    Operations that compute nothing but empty tensors become empty tensors (torch-mlir fails on some of them), what
-    torch-mlir does not do right is rewritten, assertions about tensors' metadata go, and each node's stack trace
-    shrinks to the model's own innermost line, which becomes the location of what is made from it.
+    Operations that compute nothing but empty tensors become empty tensors (torch-mlir fails on some of them), what is
+    one known number everywhere becomes that, indices and divisors become safe, what torch-mlir does not do right is
+    rewritten, assertions about tensors' metadata go, and each node's stack trace shrinks to the model's own innermost
+    line, which becomes the location of what is made from it.
+
+    Args:
+        graph: That of a decomposed program.
+        inputs: Its inputs.
+        results: The nodes of what it returns.
+        name: What messages call the model.
+        report: Whether to add one result more that says which check failed, where there is something to check.
+
+    Returns:
+        The checks; without any there is no such result.
+
+    Raises:
+        ModelImportError: an operation is refused by name.
     """
     (output,) = (node for node in graph.nodes if node.op == "output")
     output.args = (tuple(results),)
@@ -197,15 +218,29 @@ def make_plain(
             graph.erase_node(node)
         elif node.op == "call_function" and _is_empty(node.meta.get("val")):
             _replace_by_empty(graph, node)
+    graph.eliminate_dead_code()
+    refuse_by_name(graph, name)
+    constants = Constants(
+        {
+            node: value
+            for node, value in zip(inputs.nodes, inputs.values, strict=True)
+            if node in inputs.known and value is not None
+        }
+    )
+    fold_constants(graph, constants)
+    code, checks = add_checks(graph, constants, report=report)
+    if code is not None:
+        output.args = ((*output.args[0], code),)  # type: ignore[misc]  # the tuple that was put there
     rewrite_for_torch_mlir(graph)
     widen_narrow_integers(graph)
     graph.eliminate_dead_code()
     for node in list(graph.nodes):
-        if node.op == "placeholder" and node not in arguments:
+        if node.op == "placeholder" and node not in inputs.nodes:
             node.replace_all_uses_with(None)  # pyright: ignore[reportArgumentType] - an unused None, or nothing
             graph.erase_node(node)
         _shrink_trace(node)
     graph.lint()
+    return checks
 
 
 def _is_assertion(node: torch.fx.Node) -> bool:
@@ -230,7 +265,7 @@ def _replace_by_empty(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def _shrink_trace(node: torch.fx.Node) -> None:
-    source = innermost_own_frame(node)
+    source = place_of(node)
     if source:
         file, _, line = source.rpartition(":")
         # The form that torch-mlir's importer looks for.

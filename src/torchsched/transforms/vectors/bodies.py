@@ -224,7 +224,10 @@ def _combiner(operation: Operation, result: int) -> Combiner | None:
 
 
 def _is_place(operation: Operation, extreme: int, place: int) -> bool:
-    """Whether ``place`` is ``select(in > extreme so far, counter, place so far)``, and nothing else looks at both."""
+    """Whether ``place`` is ``select(in > extreme so far, counter, place so far)``, and nothing else looks at both.
+
+    Of floats the test is ``in > extreme so far, or in is NaN, and extreme so far is a number``.
+    """
     block = operation.regions[0].blocks[0]
     yielded = list(block.operations)[-1].operation.operands
     first = len(block.arguments) - len(operation.results)
@@ -236,16 +239,26 @@ def _is_place(operation: Operation, extreme: int, place: int) -> bool:
     if combiner not in _EXTREMES or picked.operands[2] != where:
         return False
     test = _definition(picked.operands[0])
+    tests = [test]
+    if test is not None and test.name == "arith.andi":
+        tests = [_definition(each) for each in test.operands]
+        test, number = tests
+        if number is None or number.name != "arith.cmpf" or list(number.operands) != [best, best]:
+            return False
     if test is None or test.name not in ("arith.cmpf", "arith.cmpi"):
         return False
     value = chosen.operands[0] if chosen.operands[1] == best else chosen.operands[1]
     if list(test.operands) != [value, best] or best not in list(chosen.operands):
         return False
     predicate = test.attributes["predicate"].value
-    wanted = {"max": (2, 4, 8), "min": (4, 2, 6)}[combiner[:3]]  # (cmpf ogt or olt), (sgt, slt), (ugt, ult)
+    # (cmpf ogt or olt), (sgt, slt), (ugt, ult), (cmpf ugt or ult, beside a test for NaN)
+    wanted = {"max": (2, 4, 8, 9), "min": (4, 2, 6, 11)}[combiner[:3]]
     signed = {"maxsi", "minsi"}
-    expected = wanted[0] if test.name == "arith.cmpf" else wanted[1] if combiner in signed else wanted[2]
-    only_there = {use.owner.operation for use in best.uses} <= {chosen, test} and len(list(where.uses)) == 1
+    if test.name == "arith.cmpf":
+        expected = wanted[0] if len(tests) == 1 else wanted[3]
+    else:
+        expected = wanted[1] if combiner in signed else wanted[2]
+    only_there = {use.owner.operation for use in best.uses} <= {chosen, *tests} and len(list(where.uses)) == 1
     return predicate == expected and only_there
 
 

@@ -84,8 +84,11 @@ _BETTER = {  # numbers of MLIR's predicates: (cmpf, cmpi)
     Combiner.MIN_UNSIGNED: (4, 6),
 }  # fmt: skip
 _EQUAL = (1, 0)
-_EQUAL_OR_NAN = (8, 0)
 _BEFORE = (4, 2)
+_NAN = (14, 1)
+"""Of a value and itself: whether it is NaN, which a whole number never is."""
+_NUMBER = (7, 0)
+"""Of a value and itself: whether it is none."""
 
 
 def joined_place(
@@ -96,8 +99,19 @@ def joined_place(
     better = _compare(writer, *_BETTER[extreme], other, best)
     equal = _compare(writer, *_EQUAL, other, best)
     earlier = _compare(writer, *_BEFORE, there, where)
-    tie = writer.op("arith.andi", [equal.type], [equal, earlier])
-    take = writer.op("arith.ori", [equal.type], [better, tie])
+
+    def either(first: Value, second: Value) -> Value:
+        return writer.op("arith.ori", [first.type], [first, second])
+
+    def both(first: Value, second: Value) -> Value:
+        return writer.op("arith.andi", [first.type], [first, second])
+
+    if is_float(_element(writer, best)):
+        # NaN is better than any number, and all NaN are equal
+        was, is_ = (_compare(writer, *_NAN, each, each) for each in (best, other))
+        equal = either(equal, both(was, is_))
+        better = either(better, both(is_, _compare(writer, *_NUMBER, best, best)))
+    take = either(better, both(equal, earlier))
     return (
         combine(writer, extreme, best, other),
         writer.op("arith.select", [where.type], [take, there, where]),
@@ -110,8 +124,11 @@ def reduce_place(writer: Writer, extreme: Combiner, best: Value, where: Value) -
         return best, where
     width = best.type.shape[0]
     found = reduce_vector(writer, extreme, best)
-    # where the extreme is NaN no lane equals it, and every lane's place is as good
-    equal = _compare(writer, *_EQUAL_OR_NAN, best, writer.splat(found, width))
+    equal = _compare(writer, *_EQUAL, best, writer.splat(found, width))
+    if is_float(best.type.element_type):
+        # where the extreme is NaN no lane equals it, and those that are NaN count
+        nan = _compare(writer, *_NAN, best, best)
+        equal = writer.op("arith.ori", [equal.type], [equal, nan])
     beyond = writer.splat(neutral(writer, Combiner.MIN_SIGNED, where.type.element_type), width)
     candidates = writer.op("arith.select", [where.type], [equal, where, beyond])
     return found, reduce_vector(writer, Combiner.MIN_SIGNED, candidates)

@@ -1,0 +1,357 @@
+"""What torch-mlir refuses, gets wrong or dies of: computed another way, or refused by name.
+
+Each entry says what happens without it; ``tests/unit/torchsched/ingress/test_upstream.py`` has an input for each, and
+fails once torch-mlir is right there, so that the entry can go. Knows fx nodes, and of MLIR the few comparisons that
+:func:`mend` puts right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from torchsched.bindings import Module, bindings
+from torchsched.failures import Stage, failure
+from torchsched.ingress.exporting import place_of
+
+__all__ = ["mend", "refuse_by_name", "rewrite_for_torch_mlir"]
+
+aten = torch.ops.aten
+_LARGEST_POWER = 8
+
+
+def rewrite_for_torch_mlir(graph: torch.fx.Graph) -> None:
+    """Apply each rewrite of :data:`_REWRITES` to the nodes of its operation."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        _count_axis_from_the_front(node)
+        rewrite = _REWRITES.get(node.target)
+        if rewrite is not None:
+            with graph.inserting_before(node):
+                new = rewrite(graph, node)
+            if new is not None:
+                new.meta = dict(node.meta)
+                node.replace_all_uses_with(new)
+                graph.erase_node(node)
+
+
+def refuse_by_name(graph: torch.fx.Graph, name: str) -> None:
+    """Refuse the operations of :data:`_REFUSED`.
+
+    Raises:
+        ModelImportError: ``graph`` has one.
+    """
+    for node in graph.nodes:
+        reason = _REFUSED.get(node.target) if node.op == "call_function" else None
+        said = reason(node) if reason is not None else None
+        if said:
+            raise failure(
+                Stage.IMPORT,
+                f"{name} has an operation that is not compiled: {said}",
+                op=str(node.target).removesuffix(".default"),
+                source=place_of(node),
+            )
+
+
+def _count_axis_from_the_front(node: torch.fx.Node) -> None:
+    # scatter along -1: the process dies.
+    schema = getattr(node.target, "_schema", None)
+    first = node.args[0] if node.args else None
+    if schema is None or not isinstance(first, torch.fx.Node) or "unsqueeze" in schema.name:
+        return
+    value = first.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not value.dim():
+        return
+    for place, argument in enumerate(schema.arguments[: len(node.args)]):
+        given = node.args[place]
+        if argument.name == "dim" and isinstance(given, int) and given < 0:
+            node.update_arg(place, given + value.dim())
+
+
+def _full(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+    # Of a tensor that is only its shape here, torch-mlir would keep the memory.
+    value = node.meta["val"]
+    return graph.call_function(
+        aten.full.default,
+        (list(value.shape), node.args[1]),
+        {"dtype": value.dtype, "pin_memory": False},
+    )
+
+
+def _truth(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # any and all of what is not boolean: "'arith.ori' op requires the same type for all operands".
+    tensor = _tensor(node, 0)
+    value = tensor.meta["val"]
+    if value.dtype is torch.bool:
+        return None
+    flags = _made(graph, node, aten.ne.Scalar, (tensor, 0), value.ne(0))
+    found = _made(graph, node, _overload(node), (flags, *node.args[1:]), node.meta["val"].bool())
+    found.kwargs = node.kwargs
+    # Of uint8, any and all are uint8.
+    return graph.call_function(aten._to_copy.default, (found,), {"dtype": node.meta["val"].dtype})
+
+
+def _power(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Powers of whole numbers: "unimplemented: non-floating point dtype".
+    tensor, exponent = _tensor(node, 0), node.args[1]
+    if node.meta["val"].is_floating_point() or not isinstance(exponent, int):
+        return None
+    if not 1 <= exponent <= _LARGEST_POWER:
+        return None
+    product = tensor
+    for _ in range(exponent - 1):
+        product = graph.call_function(aten.mul.Tensor, (product, tensor))
+        product.meta = dict(node.meta)
+    # A node of its own, which takes the place of the power, also where that is the tensor itself.
+    return product if exponent > 1 else graph.call_function(aten.clone.default, (tensor,))
+
+
+def _roll(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+    # "failed to legalize operation 'torch.constant.int'".
+    tensor, shifts, dims = _tensor(node, 0), _list(node, 1), _list(node, 2)
+    value, shape = tensor.meta["val"], list(tensor.meta["val"].shape)
+    if not dims:
+        value = value.reshape(-1)
+        tensor = _made(graph, node, aten.view.default, (tensor, [-1]), value)
+    for shift, dim in zip(shifts, dims or [0], strict=True):
+        size = value.shape[dim]
+        split = (size - shift % size) if size else 0
+        parts = [
+            _made(
+                graph,
+                node,
+                aten.slice.Tensor,
+                (tensor, dim, start, end),
+                value.narrow(dim, start, end - start),
+            )
+            for start, end in ((split, size), (0, split))
+            if start < end
+        ]
+        if len(parts) == 2:
+            tensor = _made(graph, node, aten.cat.default, (parts, dim), value)
+    return graph.call_function(aten.view.default, (tensor, shape))
+
+
+def _convolution(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Transposed, with more padding than its kernel reaches: "offset 3 is out-of-bounds", of a slice that goes into
+    # the spread-out input. Less padding gives the same results and others around them.
+    weight, stride, padding, dilation, transposed = _tensor(node, 1), *(node.args[k] for k in (3, 4, 5, 6))
+    rank = weight.meta["val"].dim() - 2
+    given, steps = (_each(rank, sizes) for sizes in (padding, dilation))
+    reach = [step * (size - 1) for step, size in zip(steps, weight.meta["val"].shape[2:], strict=True)]
+    cut = [max(0, had - most) for had, most in zip(given, reach, strict=True)]
+    if not transposed or not any(cut):
+        return None
+    kept = [had - less for had, less in zip(given, cut, strict=True)]
+    args = (*node.args[:3], stride, kept, *node.args[5:])
+    value = node.meta["val"]
+    sizes = [*value.shape[:2], *(size + 2 * less for size, less in zip(value.shape[2:], cut, strict=True))]
+    made = _made(graph, node, aten.convolution.default, args, value.new_empty(sizes))
+    for dim, less in enumerate(cut, start=2):
+        if less:
+            sizes[dim] -= 2 * less
+            part = (made, dim, less, less + sizes[dim])
+            made = _made(graph, node, aten.slice.Tensor, part, value.new_empty(sizes))
+    return made
+
+
+def _each(rank: int, sizes: Any) -> list[int]:
+    """Give a size for each dimension; one stands for all."""
+    found = list(sizes)
+    return found * rank if len(found) == 1 else found
+
+
+def _made(
+    graph: torch.fx.Graph, origin: torch.fx.Node, target: Any, args: tuple[Any, ...], value: Any
+) -> torch.fx.Node:
+    made = graph.call_function(target, args)
+    made.meta = {"stack_trace": origin.meta.get("stack_trace"), "val": value}
+    return made
+
+
+def _tensor(node: torch.fx.Node, index: int) -> torch.fx.Node:
+    given = node.args[index]
+    assert isinstance(given, torch.fx.Node)  # the schema says so
+    return given
+
+
+def _list(node: torch.fx.Node, index: int) -> list[int]:
+    given: Any = node.args[index] if index < len(node.args) else []
+    return [given] if isinstance(given, int) else list(given)
+
+
+def _overload(node: torch.fx.Node) -> Callable[..., Any]:
+    assert callable(node.target)  # a call_function node
+    return node.target
+
+
+def _maximum(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # The NaN of the first operand is lost.
+    first = _tensor(node, 0)
+    value = first.meta["val"]
+    if not node.meta["val"].is_floating_point() or not value.is_floating_point():
+        return None
+    nan = _made(graph, node, aten.ne.Tensor, (first, first), value.ne(value))
+    found = _made(graph, node, _overload(node), tuple(node.args), node.meta["val"])
+    return graph.call_function(aten.where.self, (nan, first, found))
+
+
+def _hardtanh(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # NaN is lost; clamp keeps it, with what mend does.
+    low, high = (*node.args[1:], *(-1.0, 1.0)[len(node.args) - 1 :])
+    if not node.meta["val"].is_floating_point():
+        return None
+    return graph.call_function(aten.clamp.default, (node.args[0], low, high))
+
+
+def _clamp(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Between tensors: the NaN of a bound is lost.
+    tensor, *bounds = node.args
+    bounds += [None] * (2 - len(bounds))
+    if node.kwargs:
+        bounds = [node.kwargs.get("min", bounds[0]), node.kwargs.get("max", bounds[1])]
+    found: Any = tensor
+    for bound, choose in zip(bounds, (aten.maximum.default, aten.minimum.default), strict=True):
+        if bound is not None:
+            value = choose(found.meta["val"], bound.meta["val"])
+            made = _made(graph, node, choose, (found, bound), value)
+            better = _maximum(graph, made)
+            if better is not None:
+                better.meta = dict(made.meta)
+            found = better or made
+    return found if found is not tensor else None
+
+
+def _negative(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Of whole numbers: by way of float32, exact to 2^24.
+    if node.meta["val"].is_floating_point():
+        return None
+    return graph.call_function(aten.mul.Tensor, (node.args[0], -1))
+
+
+def _whole_quotient(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Of whole numbers and one number: by way of float64, exact to 2^53.
+    value, divisor = node.meta["val"], node.args[1]
+    if value.is_floating_point() or not isinstance(divisor, int) or isinstance(divisor, bool):
+        return None
+    full = _made(
+        graph,
+        node,
+        aten.full.default,
+        (list(value.shape), divisor),
+        torch.empty_like(value, memory_format=torch.contiguous_format),
+    )
+    full.kwargs = {"dtype": value.dtype, "pin_memory": False}
+    mode = "floor" if node.target is aten.floor_divide.default else node.kwargs.get("rounding_mode")
+    return graph.call_function(aten.div.Tensor_mode, (node.args[0], full), {"rounding_mode": mode})
+
+
+_REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | None]] = {
+    aten.full_like.default: _full,
+    aten.any.default: _truth,
+    aten.any.dim: _truth,
+    aten.any.dims: _truth,
+    aten.all.default: _truth,
+    aten.all.dim: _truth,
+    aten.all.dims: _truth,
+    aten.pow.Tensor_Scalar: _power,
+    aten.roll.default: _roll,
+    aten.convolution.default: _convolution,
+    aten.maximum.default: _maximum,
+    aten.minimum.default: _maximum,
+    aten.hardtanh.default: _hardtanh,
+    aten.clamp.Tensor: _clamp,
+    aten.neg.default: _negative,
+    aten.floor_divide.default: _whole_quotient,
+    aten.div.Scalar_mode: _whole_quotient,
+    aten.div.Tensor_mode: _whole_quotient,
+}
+
+_REFUSED: dict[Any, Callable[[torch.fx.Node], str | None]] = {}
+
+# --- in MLIR ------------------------------------------------------------------------------------------
+
+
+def mend(module: Module) -> None:
+    """Put comparisons right that lose a NaN: of clamp and its kin, of argmax, and of sort and topk."""
+    text = module.operation.get_asm(large_elements_limit=8)
+    if not any(each in text for each in ("cmpf u", "tm_tensor.sort", "linalg.index")):
+        return
+    ir = bindings("ir")
+    with module.context:
+        for operation in list(_comparisons(module.operation)):
+            with operation.location:
+                _mend(ir, operation)
+
+
+def _comparisons(operation: Any) -> Iterator[Any]:
+    for region in operation.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                inner = each.operation
+                if inner.name == "arith.cmpf":
+                    yield inner
+                elif len(inner.regions):
+                    yield from _comparisons(inner)
+
+
+_OGT, _OGE, _OLT, _OLE, _ORD, _UGT, _ULT, _UNO = 2, 3, 4, 5, 7, 9, 11, 14
+"""Predicates of ``arith.cmpf``: ordered ones are false for NaN, unordered ones true."""
+_ORDERED = {_UGT: _OGT, _ULT: _OLT}
+_UNORDERED = {_OGT: _UGT, _OLT: _ULT}
+
+
+def _mend(ir: Any, compare: Any) -> None:
+    predicate = ir.IntegerAttr(compare.attributes["predicate"])
+    left, right = compare.operands
+    users = [use.owner.operation for use in compare.result.uses]
+    around = compare.parent.name
+    if predicate.value in _ORDERED and all(
+        user.name == "arith.select" and list(user.operands)[1:] == [right, left] for user in users
+    ):
+        # clamp: a NaN would be taken for the bound.
+        compare.attributes["predicate"] = ir.IntegerAttr.get(predicate.type, _ORDERED[predicate.value])
+    elif around == "tm_tensor.sort" and predicate.value in (_OLE, _OGE):
+        # PyTorch's order has NaN behind all numbers, and before them where it descends.
+        last = right if predicate.value == _OLE else left
+        with ir.InsertionPoint(users[0]):
+            nan = _compared(ir, predicate.type, _UNO, last, last)
+            _use_instead(ir, compare, "arith.ori", nan, users)
+    elif predicate.value in (_OGT, _OLT) and _chooses_an_index(compare, users):
+        # argmax and argmin: a NaN is better than any number, and the first one is the place.
+        compare.attributes["predicate"] = ir.IntegerAttr.get(predicate.type, _UNORDERED[predicate.value])
+        with ir.InsertionPoint(users[0]):
+            number = _compared(ir, predicate.type, _ORD, right, right)
+            _use_instead(ir, compare, "arith.andi", number, users)
+
+
+def _chooses_an_index(compare: Any, users: list[Any]) -> bool:
+    best = compare.operands[1]
+    return (
+        compare.parent.name == "linalg.generic"
+        and all(user.name == "arith.select" and str(user.result.type)[0] == "i" for user in users)
+        and any(use.owner.operation.name in _EXTREMES for use in best.uses)
+    )
+
+
+_EXTREMES = ("arith.maximumf", "arith.minimumf")
+
+
+def _compared(ir: Any, kind: Any, predicate: int, left: Any, right: Any) -> Any:
+    return ir.Operation.create(
+        "arith.cmpf",
+        [ir.IntegerType.get_signless(1)],
+        [left, right],
+        {"predicate": ir.IntegerAttr.get(kind, predicate)},
+    ).result
+
+
+def _use_instead(ir: Any, compare: Any, name: str, other: Any, users: list[Any]) -> None:
+    both = ir.Operation.create(name, [other.type], [compare.result, other]).result
+    for user in users:
+        for place, operand in enumerate(user.operands):
+            if operand == compare.result:
+                user.operands[place] = both
