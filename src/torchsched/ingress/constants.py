@@ -108,7 +108,7 @@ def _may_be_known(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     if node.op != "call_function" or not isinstance(value, torch.Tensor):
         return False
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target.namespace == "aten":
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
         return False
     schema = node.target._schema
     if schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch_mlir")
 
-from tests.unit.mlir.conftest import LOOPS
+from tests.unit.torchsched.conftest import LOOPS
 
 import torchsched.result_copies as subject
 from kernelmark.errors import ModelLoweringError
