@@ -354,6 +354,7 @@ def findings_of(op: Any, asked: Asked, done: set[tuple[str, int, str]]) -> Itera
         worker.start()
         theirs.close()
         begun: tuple[str, int, str] | None = None
+        what = text = ""
         while True:
             if not ours.poll(asked.seconds):
                 worker.kill()

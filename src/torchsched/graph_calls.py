@@ -5,13 +5,15 @@ Knows torch's graphs and what calls them. How a graph is built is told by the ca
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import operator
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._guards import tracing
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchsched.execution import Compiled
@@ -30,6 +32,9 @@ __all__ = [
     "without_onednn",
     "without_passed_through",
 ]
+
+_Place = Callable[[list[Any], list[Any]], Any]
+"""Gives one output of a graph, of its inputs and of what was computed of it."""
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 """Takes a list of the graph's inputs, which it may empty, and gives its outputs."""
@@ -89,10 +94,11 @@ def has_symbols(example_inputs: Sequence[Any]) -> bool:
 def without_passed_through(
     graph: torch.fx.GraphModule,
 ) -> tuple[torch.fx.GraphModule | None, Callable[[list[Any], Sequence[Any]], list[Any]]]:
-    """Take from a graph the outputs that are its inputs, constants, or another output once more.
+    """Take from a graph the outputs that are its inputs, constants, or another output once more, or a view of it.
 
     What a forward graph keeps for its backward are mostly inputs, the weights among them; as results of compiled
-    code each of them would be copied.
+    code each of them would be copied. Outputs that share memory in eager share it here: of several that are views
+    of one tensor that tensor is computed, and the views are taken of it.
 
     Returns:
         The graph that is left, None where nothing is; and what makes all outputs of the inputs and its outputs.
@@ -100,24 +106,52 @@ def without_passed_through(
     copy = torch.fx.GraphModule(graph, _copied(graph.graph))
     placeholders = [node for node in copy.graph.nodes if node.op == "placeholder"]
     output = next(node for node in reversed(copy.graph.nodes) if node.op == "output")
+    outputs = [_itself(value) for value in output.args[0]]
+    shared = Counter(_base(node) for node in dict.fromkeys(outputs) if isinstance(node, torch.fx.Node))
     computed: list[torch.fx.Node] = []
-    places: list[tuple[str, Any]] = []
-    for value in map(_itself, output.args[0]):
-        if not isinstance(value, torch.fx.Node):
-            places.append(("value", value))
-        elif value in placeholders:
-            places.append(("input", placeholders.index(value)))
-        else:
-            if value not in computed:
-                computed.append(value)
-            places.append(("computed", computed.index(value)))
+
+    def place_of(node: Any) -> _Place:
+        if not isinstance(node, torch.fx.Node):
+            return lambda inputs, results: node
+        if node in placeholders:
+            number = placeholders.index(node)
+            return lambda inputs, results: inputs[number]
+        base = _base(node)
+        if base is not node and shared[base] > 1 and base not in placeholders:
+            leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
+            given = [place_of(_itself(leaf)) for leaf in leaves]
+
+            def view(inputs: list[Any], results: list[Any]) -> Any:
+                args, kwargs = pytree.tree_unflatten([each(inputs, results) for each in given], tree)
+                return node.target(*args, **kwargs)  # type: ignore[operator]  # a call_function node
+
+            return view
+        if node not in computed:
+            computed.append(node)
+        number = computed.index(node)
+        if (
+            shared[node] < 2
+            or not isinstance(value := node.meta.get("val"), torch.Tensor)
+            or value.is_contiguous()
+        ):
+            return lambda inputs, results: results[number]
+        # views of it were taken of a tensor that lies otherwise
+        order = sorted(range(value.dim()), key=value.stride, reverse=True)
+
+        def laid_out(inputs: list[Any], results: list[Any]) -> torch.Tensor:
+            if results[number].is_contiguous():
+                result = results[number]
+                results[number] = torch.empty_permuted(result.shape, order, dtype=result.dtype).copy_(result)
+            return results[number]
+
+        return laid_out
+
+    places = [place_of(value) for value in outputs]
     writes = any(node.target is torch.ops.aten.copy_.default for node in copy.graph.nodes)
 
     def assemble(inputs: list[Any], results: Sequence[Any]) -> list[Any]:
-        return [
-            inputs[place] if kind == "input" else results[place] if kind == "computed" else place
-            for kind, place in places
-        ]
+        given = list(results)
+        return [place(inputs, given) for place in places]
 
     if not computed and not writes:
         return None, assemble
@@ -135,6 +169,24 @@ def _itself(value: Any) -> Any:
     while isinstance(value, torch.fx.Node) and value.op == "call_function" and value.target in _SAME:
         value = value.args[0]
     return value
+
+
+def _base(node: torch.fx.Node) -> torch.fx.Node:
+    """Give the node whose memory a node's is: its own, but for a view that can be taken again."""
+    while (viewed := _viewed(node)) is not None:
+        node = viewed
+    return node
+
+
+def _viewed(node: torch.fx.Node) -> torch.fx.Node | None:
+    call: Any = node.args[0] if node.target is operator.getitem else node
+    schema = getattr(call.target, "_schema", None)
+    if schema is None or not any(each.alias_info and not each.alias_info.is_write for each in schema.returns):
+        return None
+    tensor = _itself(call.args[0])
+    numbers = [each for each in call.all_input_nodes if each is not call.args[0]]
+    known = all(each.op == "placeholder" for each in numbers)
+    return tensor if isinstance(tensor, torch.fx.Node) and known else None
 
 
 def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from torchsched.ingress.constants import Constants
 from torchsched.ingress.exporting import place_of
@@ -77,7 +78,7 @@ class _Maker:
 
     def __call__(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.fx.Node:
         made = self.graph.call_function(target, args, kwargs)
-        values = torch.utils._pytree.tree_map(
+        values = pytree.tree_map(
             lambda each: each.meta["val"] if isinstance(each, torch.fx.Node) else each, (args, kwargs)
         )
         made.meta = {

@@ -40,16 +40,17 @@ class Constants:
             if current in self._known:
                 pending.pop()
                 continue
-            missing = [each for each in current.all_input_nodes if each not in self._known]
-            if missing and _may_be_known(current):
-                pending += missing
+            if not _may_be_known(current):
+                self._known[current] = None
                 continue
-            pending.pop()
-            self._known[current] = self._evaluated(current) if _may_be_known(current) else None
+            missing = [each for each in _given(current) if each not in self._known]
+            pending += missing
+            if not missing:
+                self._known[current] = self._evaluated(current)
         return self._known[node]
 
     def _evaluated(self, node: torch.fx.Node) -> torch.Tensor | None:
-        given = {each: self._known[each] for each in node.all_input_nodes}
+        given = {each: self._known[each] for each in _given(node)}
         if any(value is None for value in given.values()):
             return None
         value = node.meta["val"]
@@ -58,7 +59,7 @@ class Constants:
         target: Callable[..., Any] = node.target  # type: ignore[assignment]  # a call_function node
         try:
             if node.target in _FULL:
-                return torch.full((), _fill_of(node), dtype=value.dtype).expand(shape)
+                return torch.full((), _FULL[node.target](node), dtype=value.dtype).expand(shape)
             if all(each is not None for each in numbers) and _is_pointwise(node.target):
                 # The same number everywhere: computed once. A tensor of no dimension would promote otherwise.
                 small = {each: _small(tensor) for each, tensor in given.items() if tensor is not None}
@@ -75,7 +76,7 @@ class Constants:
 def fold_constants(graph: torch.fx.Graph, constants: Constants) -> None:
     """Put in the place of each node that is one number everywhere a tensor full of that number."""
     for node in list(graph.nodes):
-        if node.op != "call_function" or node.target in _FULL or not node.all_input_nodes:
+        if node.op != "call_function" or not node.all_input_nodes:
             continue
         value = constants.value(node)
         number = None if value is None else _number(value)
@@ -93,15 +94,24 @@ def fold_constants(graph: torch.fx.Graph, constants: Constants) -> None:
         graph.erase_node(node)
 
 
-_FULL = (aten.full.default, aten.ones.default, aten.zeros.default, aten.scalar_tensor.default)
+_FULL: dict[Any, Callable[[torch.fx.Node], Any]] = {
+    aten.full.default: lambda node: node.args[1],
+    aten.full_like.default: lambda node: node.args[1],
+    aten.new_full.default: lambda node: node.args[2],
+    aten.fill.Scalar: lambda node: node.args[1],
+    aten.scalar_tensor.default: lambda node: node.args[0],
+    aten.ones.default: lambda _: 1,
+    aten.ones_like.default: lambda _: 1,
+    aten.new_ones.default: lambda _: 1,
+    aten.zeros.default: lambda _: 0,
+    aten.zeros_like.default: lambda _: 0,
+    aten.new_zeros.default: lambda _: 0,
+}
+"""The number that each makes a tensor full of, whatever tensor it takes its sizes from."""
 
 
-def _fill_of(node: torch.fx.Node) -> Any:
-    if node.target is aten.full.default:
-        return node.args[1]
-    if node.target is aten.scalar_tensor.default:
-        return node.args[0]
-    return int(node.target is aten.ones.default)
+def _given(node: torch.fx.Node) -> list[torch.fx.Node]:
+    return [] if node.target in _FULL else node.all_input_nodes
 
 
 def _may_be_known(node: torch.fx.Node) -> bool:
@@ -115,9 +125,9 @@ def _may_be_known(node: torch.fx.Node) -> bool:
         return False
     if "empty" in schema.name:
         return False
-    if not node.all_input_nodes and node.target not in _FULL:
-        return value.numel() <= MOST
-    return all(isinstance(size, int) for size in value.shape)
+    if not all(isinstance(size, int) for size in value.shape):
+        return False
+    return bool(node.all_input_nodes) or node.target in _FULL or value.numel() <= MOST
 
 
 def _is_pointwise(target: Any) -> bool:
@@ -144,4 +154,7 @@ def _number(tensor: torch.Tensor) -> torch.Tensor | None:
     if all(stride == 0 or size == 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
         return tensor[(0,) * tensor.dim()]
     first = tensor.reshape(-1)[0]
-    return first if bool((tensor == first).all()) else None
+    same = tensor == first
+    if tensor.is_floating_point():  # zeros of both signs are equal, and not one number
+        same &= tensor.signbit() == first.signbit()
+    return first if bool(same.all()) else None

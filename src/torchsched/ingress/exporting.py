@@ -72,7 +72,7 @@ def export_program(model: torch.nn.Module, inputs: Sequence[Any], *, training: b
 def _export(model: torch.nn.Module, inputs: Sequence[Any], name: str) -> ExportedProgram:
     with _Tracing(name):
         program = torch.export.export(model, _stand_ins(inputs), strict=False)
-    _refuse_layouts(program, name)
+    _refuse_layouts(program, inputs, name)
     _reshape_for_view(program.graph_module)
     program = program.run_decompositions(_decompositions())
     # Not before: a net of several layers, and attention, are seeded as a whole for a dropout that they may not do.
@@ -92,20 +92,22 @@ def _reshape_for_view(graph: torch.fx.GraphModule) -> None:
     graph.recompile()
 
 
-def _refuse_layouts(program: ExportedProgram, name: str) -> None:
+def _refuse_layouts(program: ExportedProgram, inputs: Sequence[Any], name: str) -> None:
     """Refuse what reads memory behind a tensor's back, where the tensor may not lie there as it does in eager."""
+    plain = all(
+        each.is_contiguous() and not each.storage_offset()
+        for each in pytree.tree_leaves(tuple(inputs))
+        if isinstance(each, torch.Tensor)
+    )
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target not in _BY_LAYOUT:
             continue
-        base = node.args[0]
-        if isinstance(base, torch.fx.Node) and base.op == "placeholder":
-            continue
-        value = base.meta["val"]
-        if not value.is_contiguous() or value.storage_offset():
+        value = node.args[0].meta["val"]
+        if not plain or not value.is_contiguous() or value.storage_offset():
             raise failure(
                 Stage.IMPORT,
-                f"{name} reads a tensor by its strides, {tuple(value.stride())}, and compiled code does not lay it out"
-                " so; write it as slices, a transpose or an unfold",
+                f"{name} reads memory by strides, {tuple(value.stride())} here, and compiled code does not lay tensors"
+                " out so; write it as slices, a transpose or an unfold",
                 op=str(node.target).removesuffix(".default"),
                 source=place_of(node),
             )

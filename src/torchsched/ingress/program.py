@@ -39,6 +39,8 @@ _ROLES = {
     InputKind.CONSTANT_TENSOR: Role.CONSTANT,
     InputKind.USER_INPUT: Role.INPUT,
 }
+_MADE_BY_AOT = "_tensor_constant"
+"""How AOTAutograd calls a tensor that was made of numbers in ``forward`` and stands beside its graph."""
 _MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
@@ -98,7 +100,8 @@ def read_inputs(exported: Exported, name: str, input_names: Sequence[str] | None
             # A buffer may be called like an input; the names of placeholders differ.
             label = target if target not in taken else node.name
             value = _value_of(program, target, copy=target in written)
-            if spec.kind is InputKind.CONSTANT_TENSOR and target not in written:
+            made = spec.kind is InputKind.CONSTANT_TENSOR or target.startswith(_MADE_BY_AOT)
+            if made and target not in written:
                 known.add(node)
             role = Role.CONSTANT if target in exported.held else role
         arguments.append(Argument(label, role, _type_of(node, name)))

@@ -209,11 +209,11 @@ def _hardtanh(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | Non
 
 def _clamp(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
     # Between tensors: the NaN of a bound is lost.
-    tensor, *bounds = node.args
-    bounds += [None] * (2 - len(bounds))
+    tensor = _tensor(node, 0)
+    bounds: list[Any] = [*node.args[1:], None, None][:2]
     if node.kwargs:
         bounds = [node.kwargs.get("min", bounds[0]), node.kwargs.get("max", bounds[1])]
-    found: Any = tensor
+    found = tensor
     for bound, choose in zip(bounds, (aten.maximum.default, aten.minimum.default), strict=True):
         if bound is not None:
             value = choose(found.meta["val"], bound.meta["val"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,3 +61,27 @@ def lower_text() -> Callable[..., ByHand]:
         return ByHand(context, module, signature, **others)
 
     return lower
+
+
+class _Compiled:
+    """Compiles a function of tensors by ``torch.compile``, on one thread, and calls it."""
+
+    backend: Any
+
+    def __call__(self, function: Callable[..., Any], *inputs: Any, dynamic: bool = False) -> Any:
+        import torch
+
+        from torchsched.backend import Backend, BackendOptions
+
+        torch._dynamo.reset()
+        self.backend = Backend(BackendOptions(threads=1))
+        return torch.compile(function, backend=self.backend, dynamic=dynamic)(*inputs)
+
+
+@pytest.fixture
+def compiled() -> Iterator[_Compiled]:
+    """Compile and call at once: ``compiled(function, *inputs)``; ``compiled.backend`` has what it was compiled by."""
+    import torch
+
+    yield _Compiled()
+    torch._dynamo.reset()

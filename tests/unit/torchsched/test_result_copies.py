@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch_mlir")
 
-from tests.unit.torchsched.conftest import LOOPS
-
 import torchsched.result_copies as subject
 from kernelmark.errors import ModelLoweringError
+from tests.unit.torchsched.conftest import LOOPS
 from torchsched.building import BuildOptions, build
 from torchsched.elements import Element
 from torchsched.execution import compile_lowered

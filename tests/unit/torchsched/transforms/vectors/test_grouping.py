@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.unit.mlir.transforms.vectors.nests_by_hand import OUT, W, X, Y, Z, elementwise, nest, sum_of_rows
-
+from tests.unit.torchsched.transforms.vectors.nests_by_hand import (
+    OUT,
+    W,
+    X,
+    Y,
+    Z,
+    elementwise,
+    nest,
+    sum_of_rows,
+)
 from torchsched.transforms.vectors.grouping import Group, Limits, blocked_row, grouped, matched
 from torchsched.transforms.vectors.nests import Nest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.mlir.transforms.vectors.nests_by_hand import OUT, W, X, elementwise, nest
 
+from tests.unit.torchsched.transforms.vectors.nests_by_hand import OUT, W, X, elementwise, nest
 from torchsched.transforms.vectors.accesses import Access
 from torchsched.transforms.vectors.nests import Combiner, simplified
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.mlir.transforms.vectors.nests_by_hand import OUT, W, X, elementwise, nest, sum_of_rows
 
+from tests.unit.torchsched.transforms.vectors.nests_by_hand import OUT, W, X, elementwise, nest, sum_of_rows
 from torchsched.transforms.vectors.nests import Combiner, Nest
 from torchsched.transforms.vectors.plans import Choices, LoopPlan, plan_loops
 from torchsched.transforms.vectors.staging import Together

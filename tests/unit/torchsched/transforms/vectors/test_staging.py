@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.mlir.transforms.vectors.nests_by_hand import OUT, X, Y, Z, elementwise, nest, sum_of_rows
 
+from tests.unit.torchsched.transforms.vectors.nests_by_hand import (
+    OUT,
+    X,
+    Y,
+    Z,
+    elementwise,
+    nest,
+    sum_of_rows,
+)
 from torchsched.transforms.vectors.staging import divided_row, stages
 
 
