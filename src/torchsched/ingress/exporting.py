@@ -29,6 +29,7 @@ from torchsched.bindings import bindings
 from torchsched.failures import Stage, captured_stderr, failure
 from torchsched.ingress.recurrent import WholeLayers
 from torchsched.ingress.transformer_layers import fast_paths
+from torchsched.ingress.upstream import decompositions
 
 __all__ = ["Exported", "export_program", "place_of"]
 
@@ -117,7 +118,7 @@ _BY_LAYOUT = (aten.as_strided.default, aten.as_strided_copy.default, aten.as_str
 
 
 def _decompositions() -> dict[Any, Any]:
-    return {**bindings("extras.fx_decomp_util").get_decomposition_table(), **fast_paths()}
+    return {**bindings("extras.fx_decomp_util").get_decomposition_table(), **fast_paths(), **decompositions()}
 
 
 def _stand_ins(inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from torchsched.bindings import Context, Module, bindings
-from torchsched.failures import Stage, captured_stderr, failure
-from torchsched.ingress.exporting import Exported, export_program
+from torchsched.failures import Stage, captured_stderr, failure, source_in
+from torchsched.ingress.exporting import Exported, export_program, place_of
 from torchsched.ingress.functions import Functions
 from torchsched.ingress.imported import Imported, InputTree, OutputTree
-from torchsched.ingress.program import make_plain, read_inputs, read_outputs
+from torchsched.ingress.program import make_plain, name_of, read_inputs, read_outputs
 from torchsched.ingress.upstream import mend
 from torchsched.results import ENTRY, entry_of
 from torchsched.signature import CHECKED, Signature
@@ -106,10 +106,28 @@ _VERIFY = "torch-verify-linalg-on-tensors-backend-contract"
 
 
 def _to_linalg(graph: torch.fx.GraphModule, name: str) -> tuple[Context, Module]:
-    ir, passes = bindings("ir"), bindings("passmanager")
-    context = ir.Context()
+    context = bindings("ir").Context()
     bindings("dialects.torch").register_dialect(context)
     functions = Functions(context)
+    try:
+        return context, _translated(graph, context, functions)
+    except _RefusedError as error:
+        op, source = _at_fault(graph, str(error))
+        raise failure(
+            Stage.IMPORT,
+            f"torch-mlir cannot import {name} ({type(error.__cause__).__name__})",
+            diagnostics=str(error),
+            op=op,
+            source=source,
+        ) from error.__cause__
+
+
+class _RefusedError(Exception):
+    """What torch-mlir says of a graph that it does not take."""
+
+
+def _translated(graph: torch.fx.GraphModule, context: Context, functions: Functions) -> Module:
+    passes = bindings("passmanager")
     importer = bindings("extras.fx_importer").FxImporter(
         context=context, graph_node_importer_cls=functions.importer_class()
     )
@@ -124,11 +142,39 @@ def _to_linalg(graph: torch.fx.GraphModule, name: str) -> tuple[Context, Module]
                 functions.define(module)
                 passes.PassManager.parse(f"builtin.module(inline,symbol-dce,{_VERIFY})").run(module.operation)
         except Exception as error:
-            text = f"{error}\n{written.take()}".strip()
-            raise failure(
-                Stage.IMPORT, f"torch-mlir cannot import {name} ({type(error).__name__})", diagnostics=text
-            ) from error
-    return context, module
+            raise _RefusedError(f"{error}\n{written.take()}".strip()) from error
+    return module
+
+
+def _at_fault(graph: torch.fx.GraphModule, said: str) -> tuple[str | None, str | None]:
+    """Name the operation that torch-mlir stopped at, and its line in the model.
+
+    Of what it says only the location is sure: the operation may be a number that another one is given
+    (``constant.int``), or what it was made into (``tensor.cast``), and many share a line or have none. So it is
+    asked once more, with a line for each node.
+    """
+    nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
+    before = [node.meta.get("stack_trace") for node in nodes]
+    context = bindings("ir").Context()
+    bindings("dialects.torch").register_dialect(context)
+    try:
+        for number, node in enumerate(nodes):
+            node.meta["stack_trace"] = f'File "{_NODES}", line {number + 1}, in forward'
+        _translated(graph, context, Functions(context))
+    except _RefusedError as error:
+        said = str(error)
+    finally:
+        for node, trace in zip(nodes, before, strict=True):
+            node.meta["stack_trace"] = trace
+    file, _, line = (source_in(said) or "").rpartition(":")
+    if file != _NODES:
+        return None, None
+    node = nodes[int(line) - 1]
+    return name_of(node), place_of(node)
+
+
+_NODES = "/nodes.py"
+"""The file of which each line is a node. No file is of this name: it is the root's."""
 
 
 def _require_types(module: Module, signature: Signature, name: str) -> None:

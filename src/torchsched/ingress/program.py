@@ -22,16 +22,17 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from kernelmark.errors import UsageError
+from torchsched.elements import Element
 from torchsched.failures import Stage, failure
 from torchsched.ingress.checks import Check, add_checks
 from torchsched.ingress.constants import Constants, fold_constants
 from torchsched.ingress.exporting import Exported, place_of
 from torchsched.ingress.imported import type_of
 from torchsched.ingress.narrow_integers import widen_narrow_integers
-from torchsched.ingress.upstream import refuse_by_name, rewrite_for_torch_mlir
+from torchsched.ingress.upstream import refusal_of, rewrite_for_torch_mlir
 from torchsched.signature import Argument, Result, Role, TensorType
 
-__all__ = ["Inputs", "Outputs", "make_plain", "read_inputs", "read_outputs"]
+__all__ = ["Inputs", "Outputs", "make_plain", "name_of", "read_inputs", "read_outputs"]
 
 _ROLES = {
     InputKind.PARAMETER: Role.PARAMETER,
@@ -173,16 +174,19 @@ def _type_of(node: torch.fx.Node, name: str) -> TensorType:
             Stage.IMPORT,
             f"{name} has a tensor of {tuple(value.shape)}, whose size depends on values; code is compiled for"
             " sizes that are known",
-            op=_op(node),
+            op=name_of(node),
             source=source,
         )
     try:
         return type_of(value)
     except UsageError as error:
-        raise failure(Stage.IMPORT, f"{name}: {node.name}: {error}", op=_op(node), source=source) from error
+        raise failure(
+            Stage.IMPORT, f"{name}: {node.name}: {error}", op=name_of(node), source=source
+        ) from error
 
 
-def _op(node: torch.fx.Node) -> str | None:
+def name_of(node: torch.fx.Node) -> str | None:
+    """Name the operation of a node as torch does, without ``.default``."""
     if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return str(node.target).removesuffix(".default") if node.op == "call_function" else None
@@ -222,7 +226,7 @@ def make_plain(
         elif node.op == "call_function" and _is_empty(node.meta.get("val")):
             _replace_by_empty(graph, node)
     graph.eliminate_dead_code()
-    refuse_by_name(graph, name)
+    _refuse(graph, name)
     constants = Constants(
         {
             node: value
@@ -244,6 +248,21 @@ def make_plain(
         _shrink_trace(node)
     graph.lint()
     return checks
+
+
+def _refuse(graph: torch.fx.Graph, name: str) -> None:
+    """Refuse by name what is not compiled right, and tensors of a type that is none of :class:`Element`."""
+    for node in graph.nodes:
+        said = refusal_of(node)
+        for value in pytree.tree_leaves(node.meta.get("val")) if node.op == "call_function" else ():
+            try:
+                if isinstance(value, torch.Tensor):
+                    Element.from_torch(value.dtype)
+            except UsageError as error:
+                said = said or str(error)
+        if said:
+            text = f"{name} has an operation that is not compiled: {said}"
+            raise failure(Stage.IMPORT, text, op=name_of(node), source=place_of(node))
 
 
 def _is_assertion(node: torch.fx.Node) -> bool:

@@ -13,10 +13,8 @@ from typing import Any
 import torch
 
 from torchsched.bindings import Module, bindings
-from torchsched.failures import Stage, failure
-from torchsched.ingress.exporting import place_of
 
-__all__ = ["mend", "refuse_by_name", "rewrite_for_torch_mlir"]
+__all__ = ["decompositions", "mend", "refusal_of", "rewrite_for_torch_mlir"]
 
 aten = torch.ops.aten
 _LARGEST_POWER = 8
@@ -38,22 +36,36 @@ def rewrite_for_torch_mlir(graph: torch.fx.Graph) -> None:
                 graph.erase_node(node)
 
 
-def refuse_by_name(graph: torch.fx.Graph, name: str) -> None:
-    """Refuse the operations of :data:`_REFUSED`.
+def refusal_of(node: torch.fx.Node) -> str | None:
+    """Say why a node's operation is refused; None where it is not."""
+    reason = _REFUSED.get(node.target) if node.op == "call_function" else None
+    return reason(node) if reason is not None else None
 
-    Raises:
-        ModelImportError: ``graph`` has one.
-    """
-    for node in graph.nodes:
-        reason = _REFUSED.get(node.target) if node.op == "call_function" else None
-        said = reason(node) if reason is not None else None
-        if said:
-            raise failure(
-                Stage.IMPORT,
-                f"{name} has an operation that is not compiled: {said}",
-                op=str(node.target).removesuffix(".default"),
-                source=place_of(node),
-            )
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Give what operations are made of that torch-mlir does not have, or takes apart wrong."""
+    # fold: torch-mlir pads by a negative size. The others: "failed to legalize operation 'torch.operator'".
+    known = [aten.col2im.default, aten.silu_backward.default, aten.mish_backward.default]
+    return {
+        **torch._decomp.get_decompositions(known),
+        aten.rrelu_with_noise.default: _rrelu,
+        aten.rrelu_with_noise_functional.default: lambda x, noise, *rest, **named: (
+            _rrelu(x, noise, *rest, **named),
+            noise,
+        ),
+    }
+
+
+def _rrelu(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: None = None,
+) -> Any:
+    # In evaluation mode it draws nothing.
+    return NotImplemented if training else torch.where(x >= 0, x, x * ((lower + upper) / 2))
 
 
 def _count_axis_from_the_front(node: torch.fx.Node) -> None:
@@ -249,6 +261,22 @@ def _whole_quotient(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node
     return graph.call_function(aten.div.Tensor_mode, (node.args[0], full), {"rounding_mode": mode})
 
 
+def _pad(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # By less than nothing: "expected offsets to be non-negative".
+    sizes, tensor = _list(node, 1), _tensor(node, 0)
+    if min(sizes, default=0) >= 0:
+        return None
+    value = tensor.meta["val"]
+    for place in range(0, len(sizes), 2):
+        axis = value.dim() - 1 - place // 2
+        start, end = max(0, -sizes[place]), value.shape[axis] - max(0, -sizes[place + 1])
+        if end - start < value.shape[axis]:
+            value = value.narrow(axis, start, end - start)
+            tensor = _made(graph, node, aten.slice.Tensor, (tensor, axis, start, end), value)
+    kept = [max(0, size) for size in sizes]
+    return graph.call_function(aten.constant_pad_nd.default, (tensor, kept, *node.args[2:]))
+
+
 _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | None]] = {
     aten.full_like.default: _full,
     aten.any.default: _truth,
@@ -259,6 +287,7 @@ _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | N
     aten.all.dims: _truth,
     aten.pow.Tensor_Scalar: _power,
     aten.roll.default: _roll,
+    aten.constant_pad_nd.default: _pad,
     aten.convolution.default: _convolution,
     aten.maximum.default: _maximum,
     aten.minimum.default: _maximum,
@@ -270,7 +299,18 @@ _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | N
     aten.div.Tensor_mode: _whole_quotient,
 }
 
-_REFUSED: dict[Any, Callable[[torch.fx.Node], str | None]] = {}
+
+def _weighted_bags(node: torch.fx.Node) -> str | None:
+    # The weights are left out without a word.
+    given = node.args[6] if len(node.args) > 6 else node.kwargs.get("per_sample_weights")
+    return None if given is None else "per_sample_weights; multiply the rows of an embedding, and sum them"
+
+
+_REFUSED: dict[Any, Callable[[torch.fx.Node], str | None]] = {
+    aten._embedding_bag.default: _weighted_bags,
+    aten._embedding_bag_forward_only.default: _weighted_bags,
+}
+
 
 # --- in MLIR ------------------------------------------------------------------------------------------
 
