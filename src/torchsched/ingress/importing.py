@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from torchsched.bindings import Context, Module, bindings
-from torchsched.failures import Stage, captured_stderr, failure, source_in
+from torchsched.failures import Stage, captured_stderr, failure, op_in, source_in
 from torchsched.ingress.exporting import Exported, export_program, place_of
 from torchsched.ingress.functions import Functions
 from torchsched.ingress.imported import Imported, InputTree, OutputTree
@@ -151,26 +151,57 @@ def _at_fault(graph: torch.fx.GraphModule, said: str) -> tuple[str | None, str |
 
     Of what it says only the location is sure: the operation may be a number that another one is given
     (``constant.int``), or what it was made into (``tensor.cast``), and many share a line or have none. So it is
-    asked once more, with a line for each node.
+    asked once more, with a line for each node. Where even then it gives none, the shortest beginning of the graph
+    that it refuses ends with the node.
     """
     nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
     before = [node.meta.get("stack_trace") for node in nodes]
-    context = bindings("ir").Context()
-    bindings("dialects.torch").register_dialect(context)
     try:
         for number, node in enumerate(nodes):
             node.meta["stack_trace"] = f'File "{_NODES}", line {number + 1}, in forward'
-        _translated(graph, context, Functions(context))
-    except _RefusedError as error:
-        said = str(error)
+        said = _said_of(graph) or said
     finally:
         for node, trace in zip(nodes, before, strict=True):
             node.meta["stack_trace"] = trace
     file, _, line = (source_in(said) or "").rpartition(":")
-    if file != _NODES:
+    count = int(line) if file == _NODES else 0
+    if not nodes or (not count and (op_in(said) or "").startswith("aten.")):
         return None, None
-    node = nodes[int(line) - 1]
-    return name_of(node), place_of(node)
+    if not count:
+        taken, count = 0, len(nodes)
+        while count - taken > 1:
+            middle = (taken + count) // 2
+            if _said_of(_beginning(graph, nodes[:middle])):
+                count = middle
+            else:
+                taken = middle
+    return name_of(nodes[count - 1]), place_of(nodes[count - 1])
+
+
+def _said_of(graph: torch.fx.GraphModule) -> str:
+    """Give what torch-mlir says of a graph that it refuses, and nothing of another."""
+    context = bindings("ir").Context()
+    bindings("dialects.torch").register_dialect(context)
+    try:
+        _translated(graph, context, Functions(context))
+    except _RefusedError as error:
+        return str(error)
+    return ""
+
+
+def _beginning(graph: torch.fx.GraphModule, nodes: Sequence[torch.fx.Node]) -> torch.fx.GraphModule:
+    """Give the graph that computes ``nodes``, and returns those that no other of them reads."""
+    kept, made = torch.fx.Graph(), {}
+    for node in graph.graph.nodes:
+        if node.op != "output" and (node.op != "call_function" or node in nodes):
+            made[node] = kept.node_copy(node, made.__getitem__)
+    ends = [
+        made[each]
+        for each in nodes
+        if not made[each].users and isinstance(each.meta.get("val"), torch.Tensor)
+    ]
+    kept.output(tuple(ends))
+    return torch.fx.GraphModule(graph, kept)
 
 
 _NODES = "/nodes.py"
