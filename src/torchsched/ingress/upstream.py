@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 
 from torchsched.bindings import Module, bindings
 
@@ -44,10 +45,9 @@ def refusal_of(node: torch.fx.Node) -> str | None:
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Give what operations are made of that torch-mlir does not have, or takes apart wrong."""
-    # fold: torch-mlir pads by a negative size. The others: "failed to legalize operation 'torch.operator'".
-    known = [aten.col2im.default, aten.silu_backward.default, aten.mish_backward.default]
     return {
-        **torch._decomp.get_decompositions(known),
+        # Of fold: torch-mlir pads by less than nothing.
+        **get_decompositions([aten.col2im.default]),
         aten.rrelu_with_noise.default: _rrelu,
         aten.rrelu_with_noise_functional.default: lambda x, noise, *rest, **named: (
             _rrelu(x, noise, *rest, **named),
