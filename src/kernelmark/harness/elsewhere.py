@@ -6,17 +6,24 @@ timed. So the other process runs the engine from the reference to the rows, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelmark.errors import InstrumentConflictError, TimingError
+from kernelmark.errors import InstrumentConflictError
 from kernelmark.harness.implementation import Implementation
 from kernelmark.harness.plan import Plan
 from kernelmark.harness.session import Session, SessionOptions, use_session
+from kernelmark.isolation import decode, encode
 from kernelmark.records import Row, RunHeader
 from kernelmark.roofline import Profile
-from kernelmark.timing.elsewhere import find_conflict, in_another_process, note_of, refusal
-from kernelmark.timing.sending import why_unsendable
+from kernelmark.timing.elsewhere import (
+    find_conflict,
+    in_another_process,
+    note_of,
+    refusal,
+    why_unsendable,
+)
 
 __all__ = ["carry_out_elsewhere", "conflict_here"]
 
@@ -33,7 +40,8 @@ class _Request:
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     rows: tuple[Row, ...]
-    error: Exception | None = None
+    error: Mapping[str, Any] | None = None
+    """As :func:`kernelmark.isolation.encode` has it."""
 
 
 def conflict_here(session: Session) -> InstrumentConflictError | None:
@@ -45,7 +53,7 @@ def conflict_here(session: Session) -> InstrumentConflictError | None:
 
 def carry_out_elsewhere(
     plan: Plan, session: Session, op: Any, conflict: InstrumentConflictError
-) -> tuple[list[Row], Exception | None]:
+) -> tuple[list[Row], BaseException | None]:
     """Carry ``plan`` out in another process; give its rows, with a note, and the error that it ended with.
 
     Raises:
@@ -60,11 +68,12 @@ def carry_out_elsewhere(
         if culprit := _unsendable(plan, op):
             raise refusal(conflict, culprit) from conflict
         raise
-    note = note_of(conflict).replace("timed", "checked and timed", 1)
-    if outcome.error is not None:
-        outcome.error.add_note(note)
+    note = note_of(conflict, "checked and timed")
+    error = None if outcome.error is None else decode(outcome.error).error
+    if error is not None:
+        error.add_note(note)
     rows = [row.model_copy(update={"notes": (*row.notes, note)}) for row in outcome.rows]
-    return rows, outcome.error
+    return rows, error
 
 
 def _carry_out(request: _Request) -> _Outcome:
@@ -75,8 +84,7 @@ def _carry_out(request: _Request) -> _Outcome:
         try:
             run_plan(request.plan, session, op=request.op)
         except Exception as error:  # noqa: BLE001 - raised again by the process that asked
-            told = TimingError(f"{type(error).__name__}: {error}") if why_unsendable(error) else error
-            return _Outcome(tuple(session.rows), told)
+            return _Outcome(tuple(session.rows), encode(error))
     return _Outcome(tuple(session.rows))
 
 

@@ -140,7 +140,9 @@ def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
     return comparison
 
 
-def _record_elsewhere(plan: Plan, session: Session, rows: list[Row], error: Exception | None) -> Comparison:
+def _record_elsewhere(
+    plan: Plan, session: Session, rows: list[Row], error: BaseException | None
+) -> Comparison:
     """Record what another process made of the plan, and raise what it raised."""
     comparison = _record(session, plan, rows)
     if isinstance(error, VerificationError):

@@ -15,8 +15,13 @@ from kernelmark.errors import InstrumentConflictError
 from kernelmark.launches.measuring import measure_plan
 from kernelmark.launches.options import LaunchPlan
 from kernelmark.launches.timers import choose_timer
-from kernelmark.timing.elsewhere import find_conflict, in_another_process, note_of, refusal
-from kernelmark.timing.sending import why_unsendable
+from kernelmark.timing.elsewhere import (
+    find_conflict,
+    in_another_process,
+    note_of,
+    refusal,
+    why_unsendable,
+)
 
 __all__ = ["conflict_of", "measure_elsewhere"]
 

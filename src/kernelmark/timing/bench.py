@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError
 from kernelmark.records import Timing
-from kernelmark.timing.isolated import time_isolated
+from kernelmark.timing.elsewhere import in_another_process, note_of
 from kernelmark.timing.loop import time_together
 from kernelmark.timing.protocol import TimingOptions
 from kernelmark.timing.timer import Call, Timer
 from kernelmark.timing.timers import open_timer
 
-__all__ = ["bench_kernel"]
+__all__ = ["bench_kernel", "time_isolated"]
 
 
 def bench_kernel(
@@ -45,15 +46,55 @@ def bench_kernel(
     """
     where = _open(device) if device is None or isinstance(device, str) else device
     instrument = open_timer(timer, where) if timer is None or isinstance(timer, str) else timer
-    calls = {"": Call(fn, args, reset)}
+    call = Call(fn, args, reset)
     try:
-        return time_together(calls, where, timer=instrument, options=options)[""]
+        return time_together({"": call}, where, timer=instrument, options=options)[""]
     except InstrumentConflictError as conflict:
         if isinstance(timer, Timer):
             raise
         return time_isolated(
-            calls, where.torch_name, timer=instrument.name, options=options, conflict=conflict
-        )[""]
+            call, where.torch_name, timer=instrument.name, options=options, conflict=conflict
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    call: Call
+    device: str
+    timer: str
+    options: TimingOptions | None
+
+
+def time_isolated(
+    call: Call,
+    device: str,
+    *,
+    timer: str,
+    options: TimingOptions | None = None,
+    conflict: InstrumentConflictError,
+) -> Timing:
+    """Time ``call`` in a new process.
+
+    Args:
+        call: What to time; all of it must be sendable.
+        device: The device's name in torch.
+        timer: The timer's name.
+        options: As for :func:`bench_kernel`.
+        conflict: Why it cannot be done here; the result notes it.
+
+    Raises:
+        InstrumentConflictError: the call cannot be sent; the message tells the conflict, and why it cannot.
+        TimingError: the process ended without an answer, or its instrument cannot vouch for its readings.
+        Exception: whatever the call raises there.
+    """
+    timing = in_another_process(_time, _Request(call, device, timer, options), conflict)
+    return timing.model_copy(update={"notes": (*timing.notes, note_of(conflict))})
+
+
+def _time(request: _Request) -> Timing:
+    device = _open(request.device)
+    timer = open_timer(request.timer, device)
+    return time_together({"": request.call}, device, timer=timer, options=request.options)[""]
 
 
 def _open(name: str | None) -> Device:

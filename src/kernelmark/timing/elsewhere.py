@@ -1,39 +1,44 @@
 """Calls a function in a process of its own, for an instrument that cannot follow another one in this process.
 
-It knows neither what the function does nor which profilers there are: it gets the conflict, and gives it on.
+It knows neither what the function does nor which profilers there are: it gets the conflict, and gives it on. What the
+function is called with may be anything that can be pickled, tensors on their device among it; it passes through a
+file, in which tensors that are one object, or views of one storage, stay so. Functions travel by name, so a lambda,
+a closure and whatever belongs to the main script cannot be sent.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import io
+import pickle
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import IO, Any, TypeVar
 
 from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError, KernelmarkError, TimingError
-from kernelmark.files import draft
-from kernelmark.process import death_in_words, importing_the_same
-from kernelmark.timing.sending import receive, send
-from kernelmark.timing.timer import opened
+from kernelmark.isolation import Channel, Limits, Worker, importing_the_same
+from kernelmark.text import in_short
+from kernelmark.timing.passes import opened
 from kernelmark.timing.timers import TIMERS, open_timer
 
-__all__ = ["answer", "find_conflict", "in_another_process", "note_of", "refusal"]
+__all__ = [
+    "answer",
+    "find_conflict",
+    "in_another_process",
+    "note_of",
+    "receive",
+    "refusal",
+    "send",
+    "why_unsendable",
+]
 
-_CHILD = "import sys; from kernelmark.timing.elsewhere import answer; answer(sys.argv[1])"
 _REQUEST, _ANSWER = "request", "answer"
+_RECEIVED = "received"
+"""The stage from which on what goes wrong is the function's doing."""
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class _Unreceived:
-    """The other process could not make anything of what it was sent."""
-
-    why: str
 
 
 def find_conflict(timer: str | None, device: Device) -> InstrumentConflictError | None:
@@ -63,7 +68,7 @@ def in_another_process(function: Callable[[Any], R], request: object, conflict: 
 
     Args:
         function: One that can be imported.
-        request: What can be sent; see ``sending``.
+        request: What can be sent.
         conflict: Why it cannot be done here.
 
     Raises:
@@ -72,45 +77,39 @@ def in_another_process(function: Callable[[Any], R], request: object, conflict: 
         Exception: whatever the function raised there, with a note that says where.
     """
     with tempfile.TemporaryDirectory(prefix="kernelmark-elsewhere-") as folder:
-        why_not = send((function, request), Path(folder) / _REQUEST)
-        if why_not:
+        place = Path(folder)
+        if why_not := send((function, request), place / _REQUEST):
             raise refusal(conflict, why_not) from conflict
-        done = subprocess.run([sys.executable, "-c", _CHILD, folder], env=importing_the_same(), check=False)
-        file = Path(folder) / _ANSWER
-        if not file.exists():
-            raise TimingError(
-                f"the process that was started because {_first_clause(conflict)} gave no answer:"
-                f" {death_in_words(done.returncode)}"
-            ) from conflict
-        given = receive(file)
-    if isinstance(given, _Unreceived):
-        raise refusal(conflict, given.why) from conflict
-    if isinstance(given, BaseException):
-        given.add_note(note_of(conflict))
-        raise given
-    return given
+        with Worker(answer, Limits(None), environment=importing_the_same(), shown=True) as worker:
+            ended = worker.call(place)
+        if ended.failure is None and ended.death is None:
+            return receive(place / _ANSWER)
+    error = ended.failure.error if ended.failure is not None else None
+    if error is not None and _RECEIVED not in ended.stages:
+        raise refusal(conflict, f"the other process could not import it: {in_short(error)}") from conflict
+    if not isinstance(error, Exception):
+        raise TimingError(
+            f"the process that was started because {_first_clause(conflict)} gave no answer: {ended.message}"
+        ) from conflict
+    error.add_note(note_of(conflict))
+    raise error
 
 
-def answer(folder: str) -> None:
-    """Be the other process: do what ``folder`` asks for, and leave the answer there."""
-    given: Any
-    try:
-        function, request = receive(Path(folder) / _REQUEST)
-    except Exception as error:  # noqa: BLE001 - told by the process that asked
-        given = _Unreceived(f"the other process could not import it: {type(error).__name__}: {error}")
-    else:
-        try:
-            given = function(request)
-        except Exception as error:  # noqa: BLE001 - raised again by the process that asked
-            given = error
-    with draft(Path(folder) / _ANSWER) as partial:
-        if send(given, partial):  # an error, or a result, that does not pickle is told in words
-            send(TimingError(f"{type(given).__name__}: {given}"), partial)
+def answer(folder: Path, channel: Channel) -> None:
+    """Be the other process: do what ``folder`` asks for, and leave the answer there.
+
+    Raises:
+        Exception: whatever importing what is asked for raises, or the function itself.
+    """
+    function, request = receive(folder / _REQUEST)
+    channel.stage(_RECEIVED)
+    if why_not := send(function(request), folder / _ANSWER):
+        raise TimingError(f"the result cannot be sent: {why_not}")
 
 
-def note_of(conflict: InstrumentConflictError) -> str:
-    """Say in a note why something was timed in a process of its own."""
-    return f"timed in a process of its own, because {_first_clause(conflict)}"
+def note_of(conflict: InstrumentConflictError, done: str = "timed") -> str:
+    """Say in a note why something was ``done`` in a process of its own."""
+    return f"{done} in a process of its own, because {_first_clause(conflict)}"
 
 
 def refusal(conflict: InstrumentConflictError, why: str) -> InstrumentConflictError:
@@ -123,3 +122,63 @@ def refusal(conflict: InstrumentConflictError, why: str) -> InstrumentConflictEr
 
 def _first_clause(conflict: InstrumentConflictError) -> str:
     return str(conflict).split(". ", 1)[0]
+
+
+# --- what can be sent ------------------------------------------------------------------------------------
+
+_REASONS = (pickle.PicklingError, AttributeError, TypeError, RuntimeError, NotImplementedError)
+"""What pickling raises for something that cannot be pickled; torch's storages raise the last two."""
+
+
+class _Pickler(pickle.Pickler):
+    """A pickler that finds out what only the main script has, which the other process would miss."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) or callable(obj):
+            if getattr(obj, "__module__", None) == "__main__":
+                name = getattr(obj, "__qualname__", type(obj).__qualname__)
+                raise pickle.PicklingError(
+                    f"{name} belongs to the main script, which no other process can import"
+                )
+        elif type(obj).__module__ == "__main__":
+            raise pickle.PicklingError(
+                f"a {type(obj).__qualname__} belongs to the main script, which no other process can import"
+            )
+        return NotImplemented
+
+
+_AS_MODULE = SimpleNamespace(__name__="pickle", Pickler=_Pickler)
+"""What torch takes for a pickle module."""
+
+
+def send(thing: object, path: Path) -> str:
+    """Write ``thing`` to ``path``; blank, or why it cannot be sent."""
+    with open(path, "wb") as stream:
+        return _write(thing, stream)
+
+
+def why_unsendable(thing: object) -> str:
+    """Say why ``thing`` cannot be sent; blank if it can."""
+    return _write(thing, io.BytesIO())
+
+
+def receive(path: Path) -> Any:
+    """Read what :func:`send` wrote, which has to come from this program.
+
+    Raises:
+        Exception: whatever importing what it names raises.
+    """
+    import torch
+
+    return torch.load(path, weights_only=False)
+
+
+def _write(thing: object, stream: IO[bytes]) -> str:
+    import torch
+
+    try:
+        # torch's own format keeps storages apart from the pickle, so that views go on sharing theirs
+        torch.save(thing, stream, pickle_module=_AS_MODULE, pickle_protocol=5)
+    except _REASONS as error:
+        return str(error)
+    return ""

@@ -206,7 +206,7 @@ def test_an_op_of_a_library_goes_with_its_case_and_brings_its_roofline_back(
 def test_the_cases_of_this_repositorys_own_library_can_be_sent(name: str, session: Session) -> None:
     import tileops.ops
     from kernelmark.harness import library_at
-    from kernelmark.timing.sending import why_unsendable
+    from kernelmark.timing.elsewhere import why_unsendable
 
     op = getattr(tileops.ops, name)
     case = library_at(Path(__file__).parents[3]).cases(op)[0]

@@ -5,14 +5,25 @@ from __future__ import annotations
 import operator
 import os
 import sys
+import threading
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 import pytest
+import torch
 
 from kernelmark.device import CpuDevice, FakeDevice
 from kernelmark.errors import InstrumentConflictError, TimingError, VerificationError
 from kernelmark.timing import profilers
-from kernelmark.timing.elsewhere import find_conflict, in_another_process, note_of
+from kernelmark.timing.elsewhere import (
+    find_conflict,
+    in_another_process,
+    note_of,
+    receive,
+    send,
+    why_unsendable,
+)
 from kernelmark.timing.profilers import Profiler
 
 CONFLICT = InstrumentConflictError("Proton was asked for, but torch.profiler came first. Use cupti")
@@ -79,3 +90,54 @@ def test_timers_without_a_profiler_are_not_tried_and_other_troubles_are_left_to_
     assert find_conflict("no such timer", CpuDevice()) is None
     assert find_conflict("device_events", FakeDevice(kind="cuda")) is None
     assert find_conflict("kineto", FakeDevice(kind="cuda", default_timer="device_events")) is None
+
+
+# --- what can be sent ------------------------------------------------------------------------------------
+
+
+def there_and_back(thing: object, folder: Path) -> object:
+    assert send(thing, folder / "x") == ""
+    return receive(folder / "x")
+
+
+@pytest.mark.spec("X7")
+def test_functions_come_back_as_themselves_with_their_arguments(tmp_path: Path) -> None:
+    back = there_and_back(partial(operator.add, 2), tmp_path)
+    assert back.func is operator.add  # type: ignore[attr-defined]
+    assert back(3) == 5  # type: ignore[operator]
+
+
+def test_tensors_that_are_one_object_or_share_storage_still_do(tmp_path: Path) -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    one, same, view, wide = there_and_back((x, x, x[1:], x[:1].expand(5, 4)), tmp_path)  # type: ignore[misc]
+    assert one is same
+    assert torch.equal(view, x[1:])
+    assert wide.stride() == (0, 1)
+    one.zero_()
+    assert not view.any()
+    assert not wide.any()
+
+
+def of_the_script(module: str) -> FunctionType:
+    made = FunctionType((lambda: None).__code__, {}, "made")
+    made.__module__, made.__qualname__ = module, "made"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason"),
+    [
+        (lambda: None, "lambda"),
+        (threading.Lock(), "cannot pickle '_thread.lock' object"),
+        (of_the_script("__main__"), "made belongs to the main script"),
+        ((1, [partial(of_the_script("__main__"))]), "made belongs to the main script"),
+        (type("Mine", (), {"__module__": "__main__"}), "Mine belongs to the main script"),
+        (type("Mine", (), {"__module__": "__main__"})(), "Mine belongs to the main script"),
+    ],
+    ids=["lambda", "lock", "function", "inside", "class", "instance"],
+)
+def test_what_exists_in_one_process_alone_is_refused_with_the_reason(
+    thing: object, reason: str, tmp_path: Path
+) -> None:
+    assert reason in why_unsendable(thing)
+    assert reason in send(thing, tmp_path / "x")

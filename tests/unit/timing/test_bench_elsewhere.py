@@ -12,7 +12,7 @@ import pytest
 from kernelmark.device import CpuDevice
 from kernelmark.errors import InstrumentConflictError, TimingError
 from kernelmark.timing import Budget, Call, Timer, TimingOptions, bench_kernel
-from kernelmark.timing.isolated import time_isolated
+from kernelmark.timing.bench import time_isolated
 from kernelmark.timing.timer import Samples
 
 CONFLICT = InstrumentConflictError("Proton was asked for, but torch.profiler came first. Use cupti")
@@ -20,7 +20,7 @@ OPTIONS = TimingOptions(budget=Budget(warmup_ms=0, sample_ms=1, blocks=1), cache
 
 
 def isolated(call: Call) -> Any:
-    return time_isolated({"one": call}, "cpu", timer="host", options=OPTIONS, conflict=CONFLICT)["one"]
+    return time_isolated(call, "cpu", timer="host", options=OPTIONS, conflict=CONFLICT)
 
 
 @pytest.mark.spec("X7")
