@@ -20,7 +20,7 @@ from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError, KernelmarkError, TimingError
 from kernelmark.isolation import Channel, Limits, Worker, importing_the_same
 from kernelmark.text import in_short
-from kernelmark.timing.passes import opened
+from kernelmark.timing.timer import opened
 from kernelmark.timing.timers import TIMERS, open_timer
 
 __all__ = [
