@@ -120,12 +120,18 @@ def test_the_version_is_the_installed_one():
         (["report"], "Missing argument 'RUN'"),
         (["report", "a", "b"], "unexpected extra argument"),
         (["report", "a", "--format", "pdf"], "'pdf' is not one of 'console', 'markdown', 'json', 'csv'"),
+        (["model", "m.py", "--nope"], "No such option"),
     ],
 )
 def test_what_cannot_be_run_as_asked_ends_with_2_and_says_why(arguments: list[str], told: str):
     done = kernelmark(*arguments)
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
     assert told in done.stderr
+    if arguments:  # without any the help is the answer
+        command = " ".join(["kernelmark", *(word for word in arguments[:1] if word in cli._COMMANDS)])
+        message, hint = done.stderr.splitlines()
+        assert message.startswith("error: ")
+        assert hint == f"see {command} --help"
 
 
 ERRORS = [getattr(errors, name) for name in errors.__all__]

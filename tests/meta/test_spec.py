@@ -9,7 +9,7 @@ import pytest
 from scripts import spec_report
 
 
-@pytest.mark.parametrize("group", ["T", "X"])
+@pytest.mark.parametrize("group", ["T", "X", "K", "L"])
 def test_every_line_of_a_finished_way_in_has_a_test(group: str) -> None:
     missing = spec_report.missing_lines(spec_report.load_groups(), spec_report.find_mentions(), [group])
     assert not missing, f"no test names {', '.join(missing)}"

@@ -113,8 +113,7 @@ def _run(program: _Program, arguments: list[str], prog_name: str, extra: dict[st
             code = end.exit_code
         sys.stdout.flush()  # here, where a closed pipe or a full disk still has an exit code
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _not_as_asked(error)
     except KernelmarkError as error:
         if context is not None and context.params["debug"]:
             traceback.print_exc()
@@ -133,6 +132,20 @@ def _run(program: _Program, arguments: list[str], prog_name: str, extra: dict[st
     except Exception:  # noqa: BLE001 - the outermost frame: a bug gets its own exit code
         return _bug()
     return code
+
+
+def _not_as_asked(error: click.ClickException) -> int:
+    """Say what is wrong with the command line in this program's form, which click's own is not."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()  # nothing was asked for, so the help is the answer
+        return error.exit_code
+    click.echo(f"error: {error.format_message()}", err=True)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    while context is not None and context.command.hidden and context.parent is not None:
+        context = context.parent
+    if context is not None:
+        click.echo(f"see {context.command_path} --help", err=True)
+    return error.exit_code
 
 
 def _bug() -> ExitCode:
