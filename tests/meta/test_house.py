@@ -178,7 +178,7 @@ def _classes() -> dict[tuple[int, str], set[str]]:
     layers = _layers()
     found: dict[tuple[int, str], set[str]] = defaultdict(set)
     for module, path in _modules("kernelmark").items():
-        room = (module.split(".") + ["(root)"])[1]
+        room = [*module.split("."), "(root)"][1]
         for node in _tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[layers.get(room, -1), node.name].add(module)
