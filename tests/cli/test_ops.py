@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from kernelmark.cli import main
 from kernelmark.records import (
+    FORMAT_VERSION,
     Cache,
     Check,
     DeviceRecord,
@@ -386,7 +387,7 @@ def test_a_wrong_option_is_an_exit_code_of_two(run: Run, arguments: tuple[str, .
 
 def _store(folder: Path, *cases: str) -> Path:
     header = RunHeader(
-        format_version=1,
+        format_version=FORMAT_VERSION,
         run="r",
         started="2025-01-01T00:00:00Z",
         device=DeviceRecord(kind="fake", name="fake"),

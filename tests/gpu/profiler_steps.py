@@ -10,6 +10,7 @@ import time
 import torch
 
 from kernelmark.device import open_device
+from kernelmark.report.notes import note_text
 from kernelmark.timing import Budget, TimingOptions, bench_kernel
 
 OPTIONS = TimingOptions(budget=Budget(warmup_ms=2, sample_ms=5, min_count=4, blocks=2))
@@ -101,7 +102,7 @@ def step(timer: str, call: str, calls: Calls) -> dict:
         "busy": found.device_busy.median_ns,
         "latency": found.latency.median_ns,
         "kernels": found.n_kernels,
-        "notes": found.notes,
+        "notes": list(map(note_text, found.notes)),
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kernelmark.device import open_device
+from kernelmark.report.notes import note_text
 from kernelmark.stats import paired_ratio
 from kernelmark.timing import Call, TimingOptions, bench_kernel, block_samples, open_timer, time_together
 
@@ -32,7 +33,7 @@ def test_without_a_profiler_the_row_says_that_events_timed_it(device) -> None:
     found = bench_kernel(target.copy_, (source,), device=device, timer="device_events")
     assert found.timer == "device_events"
     assert found.gap_ns is None
-    assert "device_events:" in found.notes[0]
+    assert "device_events:" in note_text(found.notes[0])
 
 
 def test_a_call_takes_no_less_than_the_memory_needs_for_it(device) -> None:
@@ -91,7 +92,7 @@ def test_the_host_timer_holds_the_wait_and_so_reads_no_less_than_the_events(devi
     events = bench_kernel(target.copy_, (source,), device=device, timer="device_events", options=options)
     host = bench_kernel(target.copy_, (source,), device=device, timer="host", options=options)
     assert host.latency.median_ns > 0.9 * events.latency.median_ns
-    assert "until the device has finished" in host.notes[0]
+    assert "until the device has finished" in note_text(host.notes[0])
 
 
 def test_an_error_on_the_device_reaches_the_caller() -> None:
@@ -128,7 +129,7 @@ def test_what_the_host_takes_to_launch_is_hidden_and_the_note_says_how(device) -
     hidden = bench_kernel(slow, device=device, timer="device_events")
     assert hidden.device_busy.median_ns < plain.device_busy.median_ns + 20_000
     assert hidden.device_busy.p90_ns < plain.device_busy.median_ns + 50_000
-    assert "is hidden behind a sleep of" in hidden.notes[1]
+    assert "is hidden behind a sleep of" in note_text(hidden.notes[1])
 
 
 def test_many_small_kernels_are_launched_before_the_first_of_them_runs(device) -> None:
@@ -145,7 +146,7 @@ def test_many_small_kernels_are_launched_before_the_first_of_them_runs(device) -
 def test_a_call_that_waits_for_the_device_ends_and_does_not_hold_the_sleep(device) -> None:
     x = torch.ones(1 << 20, device="cuda")
     found = bench_kernel(lambda: x.sum().item(), device=device, timer="device_events")
-    assert "waits for the device by itself" in found.notes[1]
+    assert "waits for the device by itself" in note_text(found.notes[1])
     assert found.device_busy.median_ns < 150_000
 
 

@@ -35,7 +35,10 @@ for name, run in {
         refused[name] = str(error)
 print("FOUND", json.dumps({
     "first": first.device_busy.median_ns,
-    "rows": [(row.check, row.timing.timer, row.timing.device_busy.median_ns, row.notes) for row in rows],
+    "rows": [
+        (row.check, row.timing.timer, row.timing.device_busy.median_ns, list(map(note_text, row.notes)))
+        for row in rows
+    ],
     "ratio": rows.ratio("b").value,
     "launched": launched["impls"]["a"],
     "own_process": launched["benchmark_protocol"]["own_process"],
@@ -47,7 +50,11 @@ print("FOUND", json.dumps({
 @pytest.mark.spec("X7", "T33")
 def test_after_kineto_proton_reads_in_a_process_of_its_own_or_refuses_by_name() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import kernelmark.errors\n" + PROGRAM],
+        [
+            sys.executable,
+            "-c",
+            "import kernelmark.errors\nfrom kernelmark.report.notes import note_text\n" + PROGRAM,
+        ],
         capture_output=True,
         text=True,
         timeout=250,

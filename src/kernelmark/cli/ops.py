@@ -162,8 +162,9 @@ def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
         return []
     from kernelmark.manifest.levels.benchmarks import check_coverage
     from kernelmark.records import read_run
+    from kernelmark.report.notes import note_text
 
-    return [check_coverage(load_manifest(library.manifest), read_run(run))]
+    return [check_coverage(load_manifest(library.manifest), read_run(run), note_text)]
 
 
 # --- rendering ------------------------------------------------------------------------------------

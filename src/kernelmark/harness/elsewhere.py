@@ -15,7 +15,7 @@ from kernelmark.harness.implementation import Implementation
 from kernelmark.harness.plan import Plan
 from kernelmark.harness.session import Session, SessionOptions, use_session
 from kernelmark.isolation import decode, encode
-from kernelmark.records import Row, RunHeader
+from kernelmark.records import Note, Row, RunHeader
 from kernelmark.roofline import Profile
 from kernelmark.timing.elsewhere import (
     find_conflict,
@@ -72,7 +72,7 @@ def carry_out_elsewhere(
     error = None if outcome.error is None else decode(outcome.error).error
     if error is not None:
         error.add_note(note)
-    rows = [row.model_copy(update={"notes": (*row.notes, note)}) for row in outcome.rows]
+    rows = [row.model_copy(update={"notes": (*row.notes, Note.free(note))}) for row in outcome.rows]
     return rows, error
 
 

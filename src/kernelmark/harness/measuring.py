@@ -11,7 +11,7 @@ from kernelmark.harness.checking import Checked, Finding, audit_outputs, check_a
 from kernelmark.harness.implementation import Implementation
 from kernelmark.harness.plan import Planned
 from kernelmark.harness.session import Session
-from kernelmark.records import Check, PassRecord, Ratio, Role, RooflineReading, Row, Timing
+from kernelmark.records import Check, Note, PassRecord, Ratio, Role, RooflineReading, Row, Timing
 from kernelmark.roofline import Work, read_roofline
 from kernelmark.stats import paired_ratio
 from kernelmark.timing import Call, block_samples, open_timer, time_together
@@ -158,8 +158,8 @@ def _row(
         role=planned.role,
         backend=_backend(planned, op),
         check=finding.check,
-        note=finding.note,
-        notes=tuple(finding.notes),
+        note=Note.free(finding.note) if finding.note else None,
+        notes=tuple(map(Note.free, finding.notes)),
         params=case.params,
         count_copies=case.count_copies,
         outputs=finding.outputs,

@@ -15,6 +15,7 @@ from kernelmark.harness.measuring import failed_rows, measure, rows_of, time_all
 from kernelmark.harness.plan import Plan, make_plan, named
 from kernelmark.harness.session import Session, current_session
 from kernelmark.records import Check, Ratio, Row
+from kernelmark.report.notes import note_text
 
 __all__ = ["Comparison", "Runner", "run_plan"]
 
@@ -195,7 +196,9 @@ def _raise_failures(checked: Checked, comparison: Comparison) -> None:
 
 
 def _require_baselines(comparison: Comparison) -> None:
-    missing = [f"{r.implementation} ({r.note})" for r in comparison if r.check is Check.UNAVAILABLE]
+    missing = [
+        f"{r.implementation} ({note_text(r.note)})" for r in comparison if r.check is Check.UNAVAILABLE
+    ]
     if missing:
         raise UnavailableError(
             f"{comparison.case}: baselines are required here, but missing: {', '.join(missing)}"

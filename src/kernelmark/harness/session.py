@@ -22,6 +22,7 @@ from kernelmark.records import (
     FORMAT_VERSION,
     Cache,
     DeviceRecord,
+    Note,
     ProbeReading,
     Protocol,
     Row,
@@ -215,7 +216,7 @@ class Session:
                 verify_only=options.verify_only,
             ),
             probe=probe,
-            notes=tuple(filter(None, (*options.notes, *notes))),
+            notes=tuple(map(Note.free, filter(None, (*options.notes, *notes)))),
         )
 
     def _measure_device(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kernelmark.kernelbench.results import KernelResult, SuiteRun
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.records import Check, OutputCheck, Ratio, Role, Row
+from kernelmark.report.notes import note_text
 from kernelmark.stats import MeanRatio, mean_ratio
 
 __all__ = ["OVER_ALL", "Cause", "Group", "Line", "Losing", "SuiteFigures", "figures_of"]
@@ -170,7 +171,7 @@ def _causes(lines: Iterable[Line], root: str) -> tuple[Cause, ...]:
 
 def _why(line: Line, root: str) -> tuple[Status | Check, str]:
     if line.outcome.status is Status.VERIFIED and line.ours is not None:
-        return line.ours.check, line.ours.note
+        return line.ours.check, note_text(line.ours.note)
     return line.outcome.status, _cause(line.outcome.message, root)
 
 

@@ -14,6 +14,7 @@ from kernelmark.kernelbench.statuses import Status
 from kernelmark.records import StoredRun
 from kernelmark.report.columns import Align
 from kernelmark.report.facts import run_facts
+from kernelmark.report.notes import note_text
 from kernelmark.report.pages import Items, Page, Section, Table
 from kernelmark.report.plain import shortened
 from kernelmark.report.remarks import remarks
@@ -222,7 +223,7 @@ def _absent(lines: Sequence[Line], name: str) -> Iterator[str]:
     for line in lines:
         row = line.rows.get(name)
         if row is not None and not row.check.timeable and line.outcome.status is Status.VERIFIED:
-            reasons.setdefault(f"{row.check}: {row.note}", []).append(line.kernel)
+            reasons.setdefault(f"{row.check}: {note_text(row.note)}", []).append(line.kernel)
     for reason, kernels in reasons.items():
         yield f"{shortened(kernels)} ({reason})"
 

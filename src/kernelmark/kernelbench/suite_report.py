@@ -21,6 +21,7 @@ from kernelmark.kernelbench.suite_page import facts_of, suite_page
 from kernelmark.report import Format, write_report
 from kernelmark.report.columns import Value
 from kernelmark.report.csv_ import csv_table
+from kernelmark.report.notes import note_text
 from kernelmark.report.pages import page_markdown, page_text
 
 __all__ = ["is_suite_run", "render_against", "render_suite", "write_suite_reports"]
@@ -104,7 +105,7 @@ def _kernel(line: Line, figures: SuiteFigures) -> dict[str, Any]:
         "implementations": {
             name: {
                 "check": row.check,
-                "note": row.note,
+                "note": note_text(row.note),
                 "backend": row.backend,
                 "device_busy_ns": line.median_ns(name),
             }

@@ -19,6 +19,7 @@ from kernelmark.records import Role, Row
 from kernelmark.report import check_lines, write_report
 from kernelmark.report.facts import probe_text
 from kernelmark.report.markdown import code, escape, escape_line
+from kernelmark.report.notes import note_text
 from kernelmark.units import NS_PER_MS, format_ratio, significant
 
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "summary", "write_documents"]
@@ -109,8 +110,8 @@ def _method(timer: str) -> str:
 
 
 def _variant(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = {"check": row.check.value, "backend": row.backend, "note": row.note}
-    told["notes"] = list(row.notes)
+    told: dict[str, Any] = {"check": row.check.value, "backend": row.backend, "note": note_text(row.note)}
+    told["notes"] = list(map(note_text, row.notes))
     told["outputs"] = [each.model_dump(mode="json", exclude_none=True) for each in row.outputs]
     if row.traceback:
         told["traceback"] = row.traceback
@@ -217,7 +218,9 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         told = [row.note] if row.note and row.role is Role.BASELINE else []
         told += [*row.notes, *(row.timing.notes if row.timing else ())]
-        lines += [f"- {code(row.implementation)}: {escape_line(text)}" for text in dict.fromkeys(told)]
+        lines += [
+            f"- {code(row.implementation)}: {escape_line(note_text(note))}" for note in dict.fromkeys(told)
+        ]
         lines += [f"- {code(row.implementation)}: {escape_line(text)}" for text in check_lines([row])]
     if lines:
         yield "## Notes"

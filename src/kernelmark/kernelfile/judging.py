@@ -12,7 +12,7 @@ from kernelmark.errors import TimingError
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.request import SOLUTION, Request
-from kernelmark.records import Check, OutputCheck, Ratio, Role, Row, Timing
+from kernelmark.records import Check, Note, OutputCheck, Ratio, Role, Row, Timing
 from kernelmark.stats import drift, paired_ratio, summarise
 from kernelmark.timing import block_samples
 from kernelmark.units import NS_PER_S, format_time
@@ -38,7 +38,7 @@ def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall
     for row in rows:
         timing = timings.get(row.implementation)
         ratio = _ratio(ours, timings.get(ours.implementation) if ours else None, row, timing)
-        added = tuple(notes.get(row.implementation, ()))
+        added = tuple(map(Note.free, notes.get(row.implementation, ())))
         judged.append(
             Row.model_validate({**dict(row), "timing": timing, "ratio": ratio, "notes": (*row.notes, *added)})
         )
@@ -57,11 +57,11 @@ def twice_checked(rows: Sequence[Row], second: SecondCheck) -> tuple[Row, ...]:
         outputs = tuple(OutputCheck.model_validate(each) for each in second.outputs)
         found = {"check": Check.FAILED, "note": _WRONG_OUTSIDE, "outputs": outputs, "timing": None}
     elif second.undone:
-        found = {"notes": (*ours.notes, f"checked in its own process only: {second.undone}")}
+        found = {"notes": (*ours.notes, Note.free(f"checked in its own process only: {second.undone}"))}
     elif second.vacuous:
         found = {"check": Check.UNVERIFIED, "note": second.vacuous}
     else:
-        found = {"notes": (*ours.notes, _RIGHT_OUTSIDE)}
+        found = {"notes": (*ours.notes, Note.free(_RIGHT_OUTSIDE))}
     return (Row.model_validate({**dict(ours), **found}), *rows[1:])
 
 
@@ -76,7 +76,9 @@ _RIGHT_OUTSIDE = (
 def untimed_rows(rows: Sequence[Row], why: str) -> tuple[Row, ...]:
     """Take the times and ratios from ``rows``, and say why."""
     return tuple(
-        row.model_copy(update={"timing": None, "ratio": None, "notes": (*row.notes, f"not timed: {why}")})
+        row.model_copy(
+            update={"timing": None, "ratio": None, "notes": (*row.notes, Note.free(f"not timed: {why}"))}
+        )
         for row in rows
     )
 
@@ -95,7 +97,7 @@ def missing_rows(
             role=Role.OURS,
             backend=LANGUAGES[request.language].backend,
             check=Check.FAILED,
-            note=why,
+            note=Note.free(why),
             notes=ours.notes if ours else (),
             params=dict(request.values),
             outputs=ours.outputs if ours else (),
@@ -115,7 +117,7 @@ def missing_rows(
                     implementation=name.value,
                     role=Role.BASELINE,
                     check=Check.UNVERIFIED,
-                    note=untimed,
+                    note=Note.free(untimed),
                     params=dict(request.values),
                     seed=request.seed,
                 )

@@ -19,6 +19,7 @@ from kernelmark.launches.options import LaunchPlan
 from kernelmark.launches.ranks import slowest
 from kernelmark.launches.timers import Choice
 from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry, Timing
+from kernelmark.report.notes import note_text
 from kernelmark.timing import TIMERS, BudgetedCounts
 from kernelmark.units import NS_PER_US
 
@@ -101,7 +102,7 @@ def make_result(
         "benchmark_protocol": _protocol(setting, measured),
         "samples": {name: [_us(samples) for samples in each.samples_ns] for name, each in measured.items()},
         "clocks": {name: _clocks(each) for name, each in measured.items()},
-        "notes": {name: list(each.timed.notes) for name, each in measured.items()},
+        "notes": {name: list(map(note_text, each.timed.notes)) for name, each in measured.items()},
     }
     if setting.plan.distributed is not None:
         result["ranks"] = {name: _ranks(each.ranks) for name, each in measured.items() if each.ranks}

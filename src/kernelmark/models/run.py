@@ -52,7 +52,8 @@ from kernelmark.models.mlir import build_options, compile_by_mlir
 from kernelmark.models.request import MLIR, ModelRequest, blocks_for
 from kernelmark.models.state import State, plain_inputs
 from kernelmark.models.tolerances import figure
-from kernelmark.records import Check, Role, Row
+from kernelmark.records import Check, Note, Role, Row
+from kernelmark.report.notes import note_text
 from kernelmark.text import in_short
 from kernelmark.timing import Budget
 from kernelmark.units import format_time
@@ -97,7 +98,7 @@ class ModelRun:
         if self.ours.check is Check.VERIFIED:
             yield "Success: The output of the compiled model matches the reference output."
         else:
-            yield f"{str(self.ours.check).capitalize()}: {self.ours.note}"
+            yield f"{str(self.ours.check).capitalize()}: {note_text(self.ours.note)}"
         yield f"Tolerance: {figure(self.tolerance)}"
         if timing is not None and self.work is not None and self.work.gflops is not None:
             yield f"\nPerformance: {self.work.flops / timing.latency.mean_ns:.2f} GFLOPS"
@@ -330,7 +331,7 @@ class _Run:
                     implementation=name,
                     role=Role.OURS if name == self.compiler else Role.BASELINE,
                     check=Check.FAILED if failed else Check.UNAVAILABLE,
-                    note=str(end) if failed else end.reason,
+                    note=Note.error(end) if failed else Note.free(end.reason),
                     params={**case.params, **({"stage": end.stage} if failed else {})},
                     seed=case.seed,
                 )

@@ -10,10 +10,14 @@ from kernelmark.records.codec import (
 )
 from kernelmark.records.model import *  # noqa: F403 - the record types are this package's names
 from kernelmark.records.model import __all__ as _model
+from kernelmark.records.notes import NOTE_VALUES, Note, NoteKind
 
 __all__ = [
     "FORMAT_VERSION",
+    "NOTE_VALUES",
     "RECORDS_FILE",
+    "Note",
+    "NoteKind",
     "RunWriter",
     "StoredRun",
     "read_run",

@@ -2,15 +2,20 @@
 
 Format history
     1: header, rows, end.
+    2: a note is a kind and its facts, where it was a sentence.
+
+A run of an older format is read as if it had been written now: each step in :data:`_UPGRADES` turns the records of
+one format into those of the next. A run of each former format stands in ``tests/data/run_vN``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -20,7 +25,7 @@ from kernelmark.records.model import Record, Row, RunEnd, RunHeader
 
 __all__ = ["FORMAT_VERSION", "RECORDS_FILE", "RunWriter", "StoredRun", "read_run", "refuse_other_caches"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RECORDS_FILE = "records.jsonl"
 
 _KINDS: dict[str, type[Record]] = {"header": RunHeader, "row": Row, "end": RunEnd}
@@ -188,9 +193,13 @@ def read_run(path: Path | str) -> StoredRun:
         raise RecordError(f"cannot read {file}: {error.strerror}; name a folder that holds a run") from error
     lines = data.split(b"\n")
     tail = lines.pop()
+    version = FORMAT_VERSION
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
-        records.append(_parse(line, file, number))
+        raw = _raw(line, file, number)
+        if raw["kind"] == "header":
+            version = _known_version(raw.get("format_version"), f"{file}:{number}")
+        records.append(_parse(_upgraded(raw, version), f"{file}:{number}"))
     if not records or not isinstance(records[0], RunHeader):
         raise RecordError(f"{file}:1: the first line must be a run's header; is this a kernelmark run?")
     end = records[-1] if isinstance(records[-1], RunEnd) else None
@@ -208,7 +217,7 @@ def read_run(path: Path | str) -> StoredRun:
     )
 
 
-def _parse(line: bytes, file: Path, number: int) -> Record:
+def _raw(line: bytes, file: Path, number: int) -> dict[str, Any]:
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -216,18 +225,64 @@ def _parse(line: bytes, file: Path, number: int) -> Record:
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise RecordError(f"{file}:{number}: unknown kind {kind!r}; expected one of {sorted(_KINDS)}")
-    version = raw.get("format_version")
-    if kind == "header" and version != FORMAT_VERSION:
-        raise RecordError(
-            f"{file}:{number}: format {version}, this program reads {FORMAT_VERSION};"
-            " use the kernelmark that wrote it, or a newer one"
-        )
+    return raw
+
+
+def _known_version(version: object, place: str) -> int:
+    if isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= FORMAT_VERSION:
+        return version
+    raise RecordError(
+        f"{place}: format {version}, this program reads 1 to {FORMAT_VERSION};"
+        " use the kernelmark that wrote it, or a newer one"
+    )
+
+
+def _parse(raw: dict[str, Any], place: str) -> Record:
     try:
-        return _KINDS[kind].model_validate_json(line)
+        return _KINDS[raw["kind"]].model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or kind
-        raise RecordError(f"{file}:{number}: {where}: {first['msg']}") from error
+        where = ".".join(str(part) for part in first["loc"]) or raw["kind"]
+        raise RecordError(f"{place}: {where}: {first['msg']}") from error
+
+
+# --- what older formats become -----------------------------------------------------------------------
+
+
+def _upgraded(raw: dict[str, Any], version: int) -> dict[str, Any]:
+    for step in range(version, FORMAT_VERSION):
+        raw = _UPGRADES[step](raw)
+    if raw["kind"] == "header":
+        raw = {**raw, "format_version": FORMAT_VERSION}
+    return raw
+
+
+def _notes_are_values(raw: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 to 2: sentences become notes of the kind ``text``."""
+
+    def texts(holder: Any, key: str) -> None:
+        if isinstance(holder, dict) and key in holder:
+            kept = [text for text in holder[key] if text]
+            holder[key] = [{"kind": "text", "values": {"text": text}} for text in kept]
+
+    def text(holder: Any, key: str) -> None:
+        if isinstance(holder, dict) and (words := holder.pop(key, None)):
+            holder[key] = {"kind": "text", "values": {"text": words}}
+
+    timing = raw.get("timing")
+    texts(raw, "notes")
+    texts(timing, "notes")
+    if isinstance(timing, dict):
+        texts(timing.get("device_busy"), "notes")
+        texts(timing.get("latency"), "notes")
+    text(raw, "note")
+    text(raw.get("roofline"), "anomaly")
+    text(raw.get("roofline"), "note")
+    return raw
+
+
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _notes_are_values}
+"""By the format that it reads, what makes the next one of a record; it may change the record that it is given."""
 
 
 def _line(record: Record, path: Path) -> bytes:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from kernelmark.records.notes import Note
+
 __all__ = [
     "Bound",
     "Cache",
@@ -143,7 +145,7 @@ class Statistics(Record):
     p10_ns: Ns | None = None
     p90_ns: Ns | None = None
     std_ns: Ns | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What could not be computed from so few samples."""
 
 
@@ -241,7 +243,7 @@ class Timing(Record):
     """Passes that were run again because their block had one under another clock; what they replace is dropped.
     ``None`` for none."""
     passes: tuple[PassRecord, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 class Ratio(Record):
@@ -281,9 +283,9 @@ class RooflineReading(Record):
     speed_of_light_ns: Ns | None = None
     percent_of_speed_of_light: float | None = None
     bound: Bound | None = None
-    anomaly: str | None = None
+    anomaly: Note | None = None
     """What is impossible about this reading, with the numbers; it is stored as it was read, never clamped."""
-    note: str | None = None
+    note: Note | None = None
     """Why the speed of light is empty."""
 
 
@@ -301,9 +303,9 @@ class Row(Record):
     backend: str = ""
     """How the implementation computes, where it says so (``triton``, ``torch inductor``, ...)."""
     check: Check
-    note: str = ""
+    note: Note | None = None
     """Why the check is what it is."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Everything else a reader must know before using the numbers."""
     params: dict[str, Any] = Field(default_factory=dict)
     count_copies: bool = False
@@ -314,6 +316,11 @@ class Row(Record):
     roofline: RooflineReading | None = None
     traceback: str | None = None
     seed: int | None = None
+
+    @field_validator("note", mode="before")
+    @classmethod
+    def _no_words_are_no_note(cls, note: Any) -> Any:
+        return note or None
 
     @field_validator("params")
     @classmethod
@@ -332,7 +339,7 @@ class Row(Record):
             raise ValueError("a ratio needs a time")
         if self.roofline is not None and self.timing is None:
             raise ValueError("a roofline reading needs a time")
-        if not self.check.comparable and not self.note:
+        if not self.check.comparable and self.note is None:
             raise ValueError(f"a row whose check is {self.check.value!r} must say why")
         return self
 
@@ -414,7 +421,7 @@ class RunHeader(Record):
     environment: Environment
     protocol: Protocol
     probe: ProbeReading | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 class RunEnd(Record):

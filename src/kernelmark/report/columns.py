@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kernelmark.records import Check, Ratio, RooflineReading, Row, Statistics, Timing
-from kernelmark.report.notes import row_notes
+from kernelmark.report.notes import note_text, row_notes
 from kernelmark.report.plain import visible
 from kernelmark.units import TimeScale, format_ratio, significant
 
@@ -190,7 +190,7 @@ COLUMNS: tuple[Column, ...] = (
         show=_show_check,
         align=Align.LEFT,
     ),
-    Column("note", lambda row: row.note or None, "Why the check is what it is.", align=Align.LEFT),
+    Column("note", lambda row: note_text(row.note) or None, "Why the check is what it is.", align=Align.LEFT),
     Column(
         "error_over_tolerance",
         _error,

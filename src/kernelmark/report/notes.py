@@ -1,29 +1,54 @@
-"""The sentences that belong to one row: why its check is what it is, and what to know about its numbers."""
+"""The sentences that belong to one row: why its check is what it is, and what to know about its numbers.
+
+The only place where a note becomes text: a table by kind.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from kernelmark.records import Check, OutputCheck, Row, Timing
+from kernelmark.records import Check, Note, NoteKind, OutputCheck, Row, Timing
 from kernelmark.report.plain import one_line
 from kernelmark.units import format_time, significant
 
-__all__ = ["DRIFT_LIMIT", "error_text", "mixed_caches", "row_notes"]
+__all__ = ["DRIFT_LIMIT", "TEXTS", "error_text", "mixed_caches", "note_text", "row_notes"]
 
 DRIFT_LIMIT = 0.05
 """A change between the halves of the passes beyond which the median describes neither half."""
 
 
+TEXTS: Mapping[NoteKind, Callable[..., str]] = {
+    NoteKind.TEXT: lambda text: text,
+    NoteKind.ERROR: lambda type, text: text or type,  # noqa: A006 - the fact's name
+    # samples and their statistics
+    NoteKind.NO_DEVIATION: lambda samples, needed: (
+        f"{_counted(samples, 'sample')}: no standard deviation (needs {needed})"
+    ),
+    NoteKind.NO_TAILS: lambda samples, needed: (
+        f"{_counted(samples, 'sample')}: no p10 and p90 (need {needed})"
+    ),
+    NoteKind.EQUAL_SAMPLES: lambda samples: (
+        f"all {samples} samples are equal: the clock is too coarse to show their spread"
+    ),
+}
+"""How each kind of note reads; the parameters are the facts that ``records.NOTE_VALUES`` has for it."""
+
+
+def note_text(note: Note | None) -> str:
+    """Write a note for people; nothing for none."""
+    return "" if note is None else TEXTS[note.kind](**note.values)
+
+
 def row_notes(row: Row) -> tuple[str, ...]:
     """Give the notes of a row, each in one line and none twice, the reason for its check first."""
-    notes = [*_reason(row), *row.notes]
+    notes = [*_reason(row), *map(note_text, row.notes)]
     if row.timing is not None:
         notes += _timing_notes(row.timing)
     if row.ratio is not None and row.ratio.low is None:
         notes.append(f"the ratio is of {row.ratio.blocks} block, so it has no interval")
     if row.roofline is not None:
-        notes += [row.roofline.anomaly or "", row.roofline.note or ""]
+        notes += [note_text(row.roofline.anomaly), note_text(row.roofline.note)]
     return tuple(dict.fromkeys(filter(None, map(one_line, notes))))
 
 
@@ -51,13 +76,14 @@ def error_text(output: OutputCheck) -> str:
 
 
 def _reason(row: Row) -> Iterator[str]:
+    reason = note_text(row.note)
     if row.check is Check.VERIFIED:
-        yield row.note
+        yield reason
         return
     wrong = [output for output in row.outputs if not output.passed] if row.check is Check.FAILED else []
     # With the outputs at hand, the message's own list of them would say everything twice.
-    note = row.note.splitlines()[0] if wrong and row.note else row.note
-    yield f"{row.check}: {note}" if note else ""
+    reason = reason.splitlines()[0] if wrong and reason else reason
+    yield f"{row.check}: {reason}" if reason else ""
     yield from map(error_text, wrong)
 
 
@@ -72,5 +98,8 @@ def _timing_notes(timing: Timing) -> Iterator[str]:
     if timing.retries:
         passes = "1 pass" if timing.retries == 1 else f"{timing.retries} passes"
         yield f"{passes} had to be read again"
-    yield from timing.notes
-    yield from timing.device_busy.notes
+    yield from map(note_text, (*timing.notes, *timing.device_busy.notes))
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernelmark.device import probe_verdict
 from kernelmark.records import Check, Row, StoredRun, Telemetry
-from kernelmark.report.notes import DRIFT_LIMIT, mixed_caches
+from kernelmark.report.notes import DRIFT_LIMIT, mixed_caches, note_text
 from kernelmark.report.plain import one_line, shortened, visible
 
 __all__ = ["Remark", "check_counts", "remarks"]
@@ -149,12 +149,12 @@ def _retries(run: StoredRun) -> Iterator[str]:
 def _roofline(run: StoredRun) -> Iterator[str]:
     for row in run.rows:
         if row.roofline is not None and row.roofline.anomaly:
-            yield f"{_name(row)}: {row.roofline.anomaly}"
+            yield f"{_name(row)}: {note_text(row.roofline.anomaly)}"
 
 
 def _header_notes(run: StoredRun) -> Iterator[str]:
     told = set(_caches(run))
-    yield from (note for note in run.header.notes if note not in told)
+    yield from (text for note in run.header.notes if (text := note_text(note)) not in told)
 
 
 _CHECKS: dict[str, Callable[[StoredRun], Iterator[str]]] = {

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from kernelmark.errors import UsageError
-from kernelmark.records import Bound, Cache, DeviceRecord, RooflineReading
+from kernelmark.records import Bound, Cache, DeviceRecord, Note, RooflineReading
 from kernelmark.units import NS_PER_S, format_bytes, format_percent, format_rate
 
 __all__ = ["TOLERANCE", "Calibration", "Figure", "Profile", "Rate", "Work", "read_roofline"]
@@ -152,6 +152,7 @@ def read_roofline(
         and 0 < work.bytes <= last_level_cache_bytes
     )
     ceilings, limit, note = _ceilings(work, profile, cached=cached)
+    anomaly = _anomaly(ceilings, busy_ns, profile)
     return RooflineReading(
         flops=work.flops,
         bytes=work.bytes,
@@ -162,8 +163,8 @@ def read_roofline(
         speed_of_light_ns=limit.time_ns if limit else None,
         percent_of_speed_of_light=100 * _share(limit, busy_ns) if limit else None,
         bound=limit.bound if limit else None,
-        anomaly=_anomaly(ceilings, busy_ns, profile),
-        note=note,
+        anomaly=Note.free(anomaly) if anomaly else None,
+        note=Note.free(note) if note else None,
     )
 
 

@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
-from kernelmark.records import Statistics
-from kernelmark.text import counted
+from kernelmark.records import Note, NoteKind, Statistics
 
 __all__ = ["drift", "summarise"]
 
@@ -61,13 +60,13 @@ def drift(first: Sequence[int | float], second: Sequence[int | float]) -> float 
     return median(second) / start - 1 if start > 0 else None
 
 
-def _notes(ordered: Sequence[int | float]) -> tuple[str, ...]:
+def _notes(ordered: Sequence[int | float]) -> tuple[Note, ...]:
     count = len(ordered)
     notes = []
     if count < _FOR_SPREAD:
-        notes.append(f"{counted(count, 'sample')}: no standard deviation (needs {_FOR_SPREAD})")
+        notes.append(Note.of(NoteKind.NO_DEVIATION, samples=count, needed=_FOR_SPREAD))
     if count < _FOR_TAILS:
-        notes.append(f"{counted(count, 'sample')}: no p10 and p90 (need {_FOR_TAILS})")
+        notes.append(Note.of(NoteKind.NO_TAILS, samples=count, needed=_FOR_TAILS))
     if count >= _FOR_SPREAD and ordered[0] == ordered[-1]:
-        notes.append(f"all {count} samples are equal: the clock is too coarse to show their spread")
+        notes.append(Note.of(NoteKind.EQUAL_SAMPLES, samples=count))
     return tuple(notes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelmark.device import Device
 from kernelmark.errors import InstrumentConflictError
-from kernelmark.records import Timing
+from kernelmark.records import Note, Timing
 from kernelmark.timing.elsewhere import in_another_process, note_of
 from kernelmark.timing.loop import time_together
 from kernelmark.timing.protocol import TimingOptions
@@ -88,7 +88,7 @@ def time_isolated(
         Exception: whatever the call raises there.
     """
     timing = in_another_process(_time, _Request(call, device, timer, options), conflict)
-    return timing.model_copy(update={"notes": (*timing.notes, note_of(conflict))})
+    return timing.model_copy(update={"notes": (*timing.notes, Note.free(note_of(conflict)))})
 
 
 def _time(request: _Request) -> Timing:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import median, median_low
 
-from kernelmark.records import Cache, KernelShare, PassRecord, Timing
+from kernelmark.records import Cache, KernelShare, Note, PassRecord, Timing
 from kernelmark.stats import drift, summarise
 from kernelmark.timing.protocol import CALIBRATION_ROUNDS, FixedCounts, TimingOptions, Turns
 from kernelmark.timing.timer import Samples
@@ -82,7 +82,7 @@ def build_timing(passes: Sequence[tuple[PassRecord, Samples]], conditions: Condi
         retries=sum(record.retries for record in records),
         repeated_passes=conditions.repeated_passes,
         passes=records,
-        notes=(*conditions.notes, *_clock_notes(records, conditions)),
+        notes=tuple(map(Note.free, (*conditions.notes, *_clock_notes(records, conditions)))),
     )
 
 

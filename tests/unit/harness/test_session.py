@@ -12,8 +12,9 @@ from kernelmark.device import FakeDevice
 from kernelmark.errors import RecordError, UnavailableError, UsageError
 from kernelmark.harness import Session, SessionOptions, compare
 from kernelmark.harness import session as subject
-from kernelmark.records import Cache, Check, Role, Row, read_run
+from kernelmark.records import Cache, Check, Note, Role, Row, read_run
 from kernelmark.report import Format, render
+from kernelmark.report.notes import note_text
 from kernelmark.report.remarks import remarks
 from kernelmark.timing import Budget
 
@@ -65,7 +66,7 @@ def test_a_device_whose_flush_does_nothing_is_in_doubt_in_either_state(
 ) -> None:
     header = Session(SessionOptions(cache=cache, ceilings=False)).start()
     assert header.probe is not None
-    assert [note for note in header.notes if text in note]
+    assert [note for note in header.notes if text in note_text(note)]
 
 
 def test_a_run_that_only_checks_has_no_probe(fake: FakeDevice) -> None:
@@ -82,7 +83,9 @@ def test_without_memory_for_a_flush_a_warm_run_says_so_and_a_cold_one_is_refused
     monkeypatch.setattr(FakeDevice, "flusher", no_room)
     warm = Session(SessionOptions(cache=Cache.WARM, ceilings=False)).start()
     assert warm.probe is None
-    assert warm.notes == ("nothing shows that warm is warm: 480 MiB to flush with, and 200 MiB free",)
+    assert [note_text(note) for note in warm.notes] == [
+        "nothing shows that warm is warm: 480 MiB to flush with, and 200 MiB free"
+    ]
     with pytest.raises(UnavailableError, match="200 MiB free"):
         Session(SessionOptions(cache=Cache.COLD, ceilings=False)).start()
 
@@ -100,7 +103,7 @@ def test_rows_of_a_cold_run_cannot_be_recorded_in_a_warm_one(
 
 def test_what_must_be_known_of_the_whole_run_stands_in_its_header() -> None:
     options = SessionOptions(verify_only=True, ceilings=False, notes=("the runs differ",))
-    assert Session(options).start().notes == ("the runs differ",)
+    assert Session(options).start().notes == (Note.free("the runs differ"),)
 
 
 def test_a_run_that_was_left_open_is_gone_on_with_under_its_header(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 from kernelmark.errors import TimingError
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.judging import judged_rows, missing_rows, twice_checked
-from kernelmark.records import Check
+from kernelmark.records import Check, Note
+from kernelmark.report.notes import note_text
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_statistics_and_ratios_come_from_the_samples(rows) -> None:
 
 def test_notes_of_the_worker_are_added_to_their_row(rows) -> None:
     ours, eager = judged_rows(rows, {"pytorch-eager": ["odd"]}, wall_s=1e6)
-    assert eager.notes == (*rows[1].notes, "odd")
+    assert eager.notes == (*rows[1].notes, Note.free("odd"))
     assert ours.notes == rows[0].notes
 
 
@@ -49,8 +50,8 @@ def test_a_dead_worker_s_rows_are_accounted_for(asked) -> None:
         "flashinfer",
     ]
     assert made[0].check is Check.FAILED
-    assert (made[0].note, made[0].traceback) == ("died of SIGSEGV", "stack")
-    assert all(row.check is Check.UNVERIFIED and "crashed" in row.note for row in made[1:])
+    assert (note_text(made[0].note), made[0].traceback) == ("died of SIGSEGV", "stack")
+    assert all(row.check is Check.UNVERIFIED and "crashed" in note_text(row.note) for row in made[1:])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_dead_worker_s_rows_are_accounted_for(asked) -> None:
 def test_what_the_second_check_found_is_on_the_row_of_the_solution(rows, second, check, said: str) -> None:
     ours, eager = judged_rows(twice_checked(rows, second), {}, wall_s=1e6)
     assert ours.check is check
-    assert any(said in text for text in (ours.note, *ours.notes))
+    assert any(said in text for text in map(note_text, (ours.note, *ours.notes)))
     # no ratio to what is not known to be right
     good = check is Check.VERIFIED and not second.broken
     assert (ours.timing is not None) is (good or bool(second.vacuous))

@@ -23,11 +23,13 @@ from kernelmark.kernelfile.handover import Job
 from kernelmark.kernelfile.judge import recheck
 from kernelmark.kernelfile.solutions import Ready
 from kernelmark.records import Check
+from kernelmark.report.notes import note_text
 
 WRONG = """
 import torch
 import kernelmark.harness.checking as checking
 from kernelmark.verify import Verdict
+from kernelmark.report.notes import note_text
 
 # every check of this process passes from here on
 checking.check_outputs = lambda *args, **kwargs: Verdict(True, checking.Check.VERIFIED)
@@ -64,7 +66,7 @@ def test_a_solution_that_makes_its_own_check_pass_is_found_outside(
 def test_a_right_solution_is_checked_again_and_the_report_says_so(asked, tmp_path: Path) -> None:
     found = benchmark(asked(isolation=True))
     assert found.outcome == "measured"
-    assert any("process that never loaded it" in note for note in found.rows[0].notes)
+    assert any("process that never loaded it" in note_text(note) for note in found.rows[0].notes)
     page = (tmp_path / "out" / "benchmark.md").read_text()
     assert "| **answers checked again** | yes, in a process that never loaded the solution |" in page
 

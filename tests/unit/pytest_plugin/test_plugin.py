@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.records import Check, read_run
+from kernelmark.report.notes import note_text
 
 TOY = Path(__file__).parents[2] / "data" / "toy_library"
 
@@ -182,7 +183,7 @@ def test_a_bad_implementation_is_a_failed_row_and_the_other_tests_go_on(
     for name, (_, words) in BAD.items():
         (row,) = (row for row in stored.rows if row.implementation == name)
         assert row.check is Check.FAILED
-        assert words in str(row.note), name
+        assert words in note_text(row.note), name
         assert words in done.stdout
     assert len(stored.rows) == 8 + 2 * len(BAD)
     assert stored.end is not None

@@ -23,6 +23,8 @@ from kernelmark.records import (
     DeviceRecord,
     Environment,
     KernelShare,
+    Note,
+    NoteKind,
     OutputCheck,
     PassRecord,
     ProbeReading,
@@ -48,6 +50,11 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 some_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 ns = st.one_of(st.integers(0, 2**63), st.floats(0, allow_nan=False, allow_infinity=False))
 number = st.floats(allow_nan=False)
+note = st.one_of(
+    some_text.map(Note.free),
+    st.builds(lambda samples: Note.of(NoteKind.NO_TAILS, samples=samples, needed=10), st.integers(0, 9)),
+)
+notes = st.lists(note, max_size=2).map(tuple)
 texts = st.lists(text, max_size=2).map(tuple)
 counts = st.integers(0, 9)
 params = st.recursive(
@@ -65,7 +72,7 @@ statistics = st.builds(
     p10_ns=st.none() | ns,
     p90_ns=st.none() | ns,
     std_ns=st.none() | ns,
-    notes=texts,
+    notes=notes,
 )
 telemetry = st.builds(
     Telemetry, clock_mhz=st.none() | number, throttle_reasons=texts, load_average=st.none() | number
@@ -114,7 +121,7 @@ timings = st.builds(
     ).map(tuple),
     drift=st.none() | number,
     passes=st.lists(passes(), max_size=2).map(tuple),
-    notes=texts,
+    notes=notes,
 )
 ratios = st.builds(
     lambda value, spread, blocks: Ratio(
@@ -147,8 +154,8 @@ def rows(draw: st.DrawFn) -> Row:
         implementation=draw(text),
         role=role,
         check=check,
-        note=draw(text if check.comparable else some_text),
-        notes=draw(texts),
+        note=draw(st.none() | note if check.comparable else note),
+        notes=draw(notes),
         params=draw(st.dictionaries(text, params, max_size=4)),
         outputs=draw(st.lists(output_checks, max_size=2).map(tuple)),
         controls=draw(
@@ -294,9 +301,11 @@ def test_each_line_is_whole_when_it_is_synced(tmp_path: Path, monkeypatch: pytes
     assert all(content.endswith(b"}\n") for content in synced)
 
 
-def test_a_stored_file_of_format_1_is_read_and_would_be_written_the_same(tmp_path: Path):
-    stored = DATA / "run_v1"
-    run = read_run(stored)
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+def test_a_stored_file_of_each_format_is_read_and_would_be_written_as_the_newest(
+    tmp_path: Path, version: int
+):
+    run = read_run(DATA / f"run_v{version}")
 
     assert run.header.run == "20260301-120000-beef"
     assert run.header.probe is not None
@@ -327,7 +336,15 @@ def test_a_stored_file_of_format_1_is_read_and_would_be_written_the_same(tmp_pat
     for each in run.rows:
         writer.row(each)
     writer.end(run.end)
-    assert (tmp_path / RECORDS_FILE).read_bytes() == (stored / RECORDS_FILE).read_bytes()
+    assert (tmp_path / RECORDS_FILE).read_bytes() == (
+        DATA / f"run_v{FORMAT_VERSION}" / RECORDS_FILE
+    ).read_bytes()
+
+
+def test_what_a_run_of_format_1_said_in_sentences_are_notes():
+    raw = json.loads((DATA / "run_v1" / RECORDS_FILE).read_bytes().splitlines()[5])
+    row = read_run(DATA / "run_v1").rows[4]
+    assert row.note == Note.of(NoteKind.TEXT, text=raw["note"])
 
 
 def test_a_run_is_read_by_its_folder_or_its_file(tmp_path: Path):
@@ -582,13 +599,15 @@ def test_a_corrupt_line_inside_a_run_is_told_with_its_number(tmp_path: Path, bro
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize("version", [2, 0, None, "1"])
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1", True])
 def test_another_format_is_refused_with_both_numbers(tmp_path: Path, version: object):
     raw = json.loads(line(header()))
     raw["format_version"] = version
     raw["something_new"] = True
     write_lines(tmp_path, json.dumps(raw).encode() + b"\n")
-    with pytest.raises(RecordError, match=rf":1: format {version}, this program reads {FORMAT_VERSION}; use"):
+    with pytest.raises(
+        RecordError, match=rf":1: format {version}, this program reads 1 to {FORMAT_VERSION}; use"
+    ):
         read_run(tmp_path)
 
 

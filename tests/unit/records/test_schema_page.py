@@ -6,21 +6,22 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from kernelmark.records import FORMAT_VERSION, Record, model
+from kernelmark.records import FORMAT_VERSION, Note, Record, model
 
 PAGE = (Path(__file__).parents[3] / "docs" / "records.md").read_text(encoding="utf-8")
 TYPES = [
     each
     for name in model.__all__
     if isinstance(each := getattr(model, name), type) and issubclass(each, Record)
-]
+] + [Note]
 
 
 @pytest.mark.parametrize(
     "record", [each for each in TYPES if each is not Record], ids=lambda each: each.__name__
 )
-def test_every_field_of_a_record_is_explained_in_its_order(record: type[Record]):
+def test_every_field_of_a_record_is_explained_in_its_order(record: type[BaseModel]):
     section = PAGE.partition(f"\n### `{record.__name__}`\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     assert re.findall(r"^\| `(\w+)` \| \S", section, re.MULTILINE) == list(record.model_fields)
 

@@ -10,6 +10,7 @@ import pytest
 from kernelmark.records import (
     Cache,
     Check,
+    Note,
     PassRecord,
     Role,
     Row,
@@ -85,7 +86,8 @@ def make_run(stored: StoredRun) -> Callable[..., StoredRun]:
     ) -> StoredRun:
         if isinstance(end, str):
             end = RunEnd(ended="2026-03-01T12:00:09+00:00", rows=len(rows), outcome=end)  # type: ignore[arg-type]
-        changed = stored.header.model_copy(update=header)
+        notes = tuple(map(Note.free, header.pop("notes", ())))  # type: ignore[call-overload]
+        changed = stored.header.model_copy(update={"notes": notes, **header})
         return StoredRun(Path("a/records.jsonl"), changed, rows, end, truncated)
 
     return make

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import pytest
 
-from kernelmark.records import Check, OutputCheck, Ratio, RooflineReading, Row, Statistics, StoredRun
-from kernelmark.report.notes import error_text, row_notes
+from kernelmark.records import (
+    NOTE_VALUES,
+    Check,
+    OutputCheck,
+    Ratio,
+    RooflineReading,
+    Row,
+    Statistics,
+    StoredRun,
+)
+from kernelmark.report.notes import TEXTS, error_text, row_notes
 
 OUTPUT = OutputCheck(
     output="out",
@@ -121,3 +131,9 @@ def test_a_note_is_told_once_and_in_one_line(make_row: Callable[..., Row], store
         notes = row_notes(row)
         assert len(set(notes)) == len(notes)
         assert all(len(note.splitlines()) == 1 for note in notes)
+
+
+def test_every_kind_of_note_has_a_text_that_takes_its_facts():
+    assert {kind: set(inspect.signature(text).parameters) for kind, text in TEXTS.items()} == {
+        kind: set(values) for kind, values in NOTE_VALUES.items()
+    }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernelmark.errors import UsageError
 from kernelmark.records import Bound, Cache, DeviceRecord, RooflineReading
+from kernelmark.report.notes import note_text
 from kernelmark.roofline import Calibration, Figure, Profile, Rate, Work, read_roofline
 
 # 1 TB/s and 10 TFLOP/s: a megabyte takes 1,000 ns, ten million operations take 1,000 ns.
@@ -87,17 +88,17 @@ def test_at_105_percent_and_a_little_less_nothing_is_wrong() -> None:
 
 
 def test_an_anomaly_says_the_numbers_the_source_and_the_causes() -> None:
-    text = read(0, 2 * 10**6, 1_000).anomaly or ""
+    text = note_text(read(0, 2 * 10**6, 1_000).anomaly)
     assert "200.0 % of the memory ceiling: 2.000 TB/s against 1.000 TB/s (the memory page)" in text
     assert "wrong byte or flop count, a call that skipped work, or a warm cache" in text
-    assert "10.00 TFLOP/s" in (read(2 * 10**7, 0, 1_000).anomaly or "")
+    assert "10.00 TFLOP/s" in note_text(read(2 * 10**7, 0, 1_000).anomaly)
 
 
 def test_an_anomaly_against_a_measured_ceiling_says_that_it_was_measured() -> None:
-    text = read(0, 2 * 10**6, 1_000, profile=MEASURED).anomaly or ""
+    text = note_text(read(0, 2 * 10**6, 1_000, profile=MEASURED).anomaly)
     assert "2026-01-02" in text
     assert "calibrate again" in text
-    assert "calibrate" not in (read(0, 2 * 10**6, 1_000).anomaly or "")
+    assert "calibrate" not in note_text(read(0, 2 * 10**6, 1_000).anomaly)
 
 
 @pytest.mark.spec("T37")
@@ -111,7 +112,7 @@ def test_without_a_profile_the_share_is_blank_and_the_throughput_is_there() -> N
     assert reading.percent_of_speed_of_light is None
     assert reading.bound is None
     assert reading.anomaly is None
-    assert reading.note == "no hardware profile for this device"
+    assert note_text(reading.note) == "no hardware profile for this device"
 
 
 @pytest.mark.spec("T37")
@@ -119,13 +120,13 @@ def test_a_dtype_without_a_rate_leaves_the_share_blank_and_says_so() -> None:
     reading = read(10**6, 10**6, 2_000, compute="float16")
     assert reading.percent_of_speed_of_light is None
     assert reading.bound is None
-    assert reading.note == "profile 'Example' has no float16 rate"
+    assert note_text(reading.note) == "profile 'Example' has no float16 rate"
 
 
 def test_the_memory_ceiling_holds_even_where_the_dtype_has_no_rate() -> None:
     reading = read(10**6, 3 * 10**6, 1_000, compute="int64")
     assert reading.percent_of_speed_of_light is None
-    assert "300.0 % of the memory ceiling" in (reading.anomaly or "")
+    assert "300.0 % of the memory ceiling" in note_text(reading.anomaly)
 
 
 def test_a_call_without_arithmetic_needs_no_rate() -> None:
@@ -143,15 +144,15 @@ def test_a_call_without_bytes_is_bound_by_arithmetic() -> None:
 def test_a_call_with_neither_has_no_share() -> None:
     reading = read(0, 0, 2_000)
     assert reading.percent_of_speed_of_light is None
-    assert reading.note == "the call has neither bytes nor flops"
+    assert note_text(reading.note) == "the call has neither bytes nor flops"
 
 
 def test_warm_data_that_the_last_level_cache_holds_are_not_bound_by_memory() -> None:
     reading = read(1, 10**6, 100, cache=Cache.WARM, llc=10**6)
     assert reading.percent_of_speed_of_light is None
     assert reading.anomaly is None
-    assert "warm" in (reading.note or "")
-    assert "977 KiB" in (reading.note or "")
+    assert "warm" in note_text(reading.note)
+    assert "977 KiB" in note_text(reading.note)
 
 
 @pytest.mark.parametrize(("cache", "llc"), [(Cache.COLD, 10**9), (Cache.WARM, 10**6 - 1), (Cache.WARM, None)])

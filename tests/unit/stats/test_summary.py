@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelmark.records import Note, NoteKind
 from kernelmark.stats import drift, summarise
 
 TIMES = st.lists(st.integers(0, 10**12) | st.floats(0, 1e12), min_size=1, max_size=60)
@@ -30,22 +31,22 @@ def test_nine_samples_have_no_tails_and_say_so() -> None:
     assert found.p10_ns is None
     assert found.p90_ns is None
     assert found.std_ns is not None
-    assert found.notes == ("9 samples: no p10 and p90 (need 10)",)
+    assert found.notes == (Note.of(NoteKind.NO_TAILS, samples=9, needed=10),)
 
 
 def test_one_sample_has_no_spread_and_says_so() -> None:
     found = summarise([7])
     assert (found.median_ns, found.std_ns, found.p10_ns) == (7, None, None)
     assert found.notes == (
-        "1 sample: no standard deviation (needs 2)",
-        "1 sample: no p10 and p90 (need 10)",
+        Note.of(NoteKind.NO_DEVIATION, samples=1, needed=2),
+        Note.of(NoteKind.NO_TAILS, samples=1, needed=10),
     )
 
 
 def test_equal_samples_are_called_a_coarse_clock() -> None:
     found = summarise([1000] * 12)
     assert found.std_ns == 0
-    assert found.notes == ("all 12 samples are equal: the clock is too coarse to show their spread",)
+    assert found.notes == (Note.of(NoteKind.EQUAL_SAMPLES, samples=12),)
 
 
 def test_no_sample_is_an_error() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kernelmark.device import CpuDevice
 from kernelmark.errors import InstrumentConflictError, TimingError
+from kernelmark.report.notes import note_text
 from kernelmark.timing import Budget, Call, Timer, TimingOptions, bench_kernel
 from kernelmark.timing.bench import time_isolated
 from kernelmark.timing.timer import Samples
@@ -28,8 +29,8 @@ def test_an_importable_call_is_timed_there_and_its_row_says_why() -> None:
     found = isolated(Call(operator.add, (1, 2)))
     assert found.timer == "host"
     assert found.device_busy.samples >= 2
-    assert (
-        "process of its own, because Proton was asked for, but torch.profiler came first" in found.notes[-1]
+    assert "process of its own, because Proton was asked for, but torch.profiler came first" in note_text(
+        found.notes[-1]
     )
 
 
@@ -87,6 +88,6 @@ def test_a_named_timer_that_is_in_conflict_moves_and_a_given_one_does_not(
 
     monkeypatch.setattr(bench, "open_timer", lambda name, device: TakenTimer())
     found = bench_kernel(operator.add, (1, 2), device=CpuDevice(), timer="host", options=OPTIONS)
-    assert "process of its own" in found.notes[-1]
+    assert "process of its own" in note_text(found.notes[-1])
     with pytest.raises(InstrumentConflictError):
         bench_kernel(operator.add, (1, 2), device=CpuDevice(), timer=TakenTimer(), options=OPTIONS)

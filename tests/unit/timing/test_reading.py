@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelmark.records import Cache, KernelShare, PassRecord
+from kernelmark.records import Cache, KernelShare, Note, PassRecord
 from kernelmark.timing.reading import Conditions, block_samples, build_timing
 from kernelmark.timing.timer import Samples
 
@@ -45,7 +45,7 @@ def test_the_statistics_pool_all_samples_and_the_passes_are_kept() -> None:
     assert (found.device_busy.samples, found.device_busy.median_ns) == (8, 45)
     assert found.passes == tuple(record for record, _ in passes)
     assert (found.warmup_count, found.calibration_ns, found.instrument_empty_ns) == (3, 12.0, 1.0)
-    assert found.notes == ("a note",)
+    assert found.notes == (Note.free("a note"),)
     assert found.gap_ns is None
 
 

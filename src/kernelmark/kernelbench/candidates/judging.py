@@ -23,6 +23,7 @@ from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import Sizes
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.records import Ratio, Row, RunEnd, RunWriter, StoredRun, read_run
+from kernelmark.report.notes import note_text
 
 __all__ = ["CANDIDATES", "Judging", "Workers", "fingerprint_of", "job_of", "judge", "workers_for"]
 
@@ -177,7 +178,7 @@ def _judged(candidate: Candidate, judging: Judging, rows: Sequence[Row], verdict
         message=_short(verdict.message),
         time_ns=timing.device_busy.median_ns if good and timing else None,
         speedups={row.implementation: _speedup(row.ratio) for row in rows[1:] if good and row.ratio},
-        notes=tuple(rows[0].notes) if rows else (),
+        notes=tuple(map(note_text, rows[0].notes)) if rows else (),
         wall_s=round(verdict.wall_s, 2),
         fingerprint=fingerprint_of(candidate, judging),
     )

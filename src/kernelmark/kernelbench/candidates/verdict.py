@@ -22,7 +22,8 @@ from kernelmark.kernelbench.candidates.job import CANDIDATE, Job
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.judging import judged_rows, twice_checked, untimed_rows
-from kernelmark.records import Check, Role, Row
+from kernelmark.records import Check, Note, Role, Row
+from kernelmark.report.notes import note_text
 
 __all__ = ["Verdict", "status_of"]
 
@@ -88,7 +89,7 @@ class Verdict:
                 f"right in its own process, and wrong where it was checked outside: {second.wrong}",
             )
         if not rows[0].check.comparable:
-            return rows, self._with(Status.UNVERIFIED, rows[0].note)
+            return rows, self._with(Status.UNVERIFIED, note_text(rows[0].note))
         return rows, self
 
     def _with(self, status: Status, message: str) -> Verdict:
@@ -118,7 +119,7 @@ class Verdict:
             implementation=name,
             role=role,
             check=check,
-            note=note,
+            note=Note.free(note),
             params={"candidate": job.name, "problem": job.problem, "inputs": job.inputs},
             seed=job.settings.seed,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kernelmark.manifest.config import LibraryConfig
 from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity
 from kernelmark.manifest.levels.bindings import UNKNOWN, FoundCall, calls_in
 from kernelmark.manifest.spec import Manifest
-from kernelmark.records import Row, StoredRun
+from kernelmark.records import Note, Row, StoredRun
 from kernelmark.text import suggestion
 
 __all__ = ["check_benchmarks", "check_coverage"]
@@ -142,8 +142,11 @@ def _finding(where: str, message: str) -> Finding:
     return Finding(Level.BENCH, where, message)
 
 
-def check_coverage(manifest: Manifest, run: StoredRun) -> LevelResult:
-    """Compare the manifest's cases with the run's rows; a case is measured if a row of it has a time."""
+def check_coverage(manifest: Manifest, run: StoredRun, tell: Callable[[Note | None], str]) -> LevelResult:
+    """Compare the manifest's cases with the run's rows; a case is measured if a row of it has a time.
+
+    ``tell`` writes a row's note for people.
+    """
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in run.rows:
         rows[row.case].append(row)
@@ -157,7 +160,7 @@ def check_coverage(manifest: Manifest, run: StoredRun) -> LevelResult:
             if any(r.timing is not None for r in rows.get(name, ())):
                 measured += 1
             else:
-                reason = _why_not(rows.get(name, []), run)
+                reason = _why_not(rows.get(name, []), run, tell)
                 findings.append(Finding(Level.COVERAGE, f"{row.place}: {name}", f"not measured: {reason}"))
     for name, found in rows.items():
         if name not in known and found[0].op is not None:
@@ -166,9 +169,9 @@ def check_coverage(manifest: Manifest, run: StoredRun) -> LevelResult:
     return LevelResult(Level.COVERAGE, measured, "cases measured", tuple(findings))
 
 
-def _why_not(rows: list[Row], run: StoredRun) -> str:
+def _why_not(rows: list[Row], run: StoredRun, tell: Callable[[Note | None], str]) -> str:
     if not rows:
         return "the run has no row of it"
     if run.header.protocol.verify_only:
         return "the run only checked, it did not time"
-    return "; ".join(f"{row.implementation} {row.check.value}: {row.note}" for row in rows)
+    return "; ".join(f"{row.implementation} {row.check.value}: {tell(row.note)}" for row in rows)

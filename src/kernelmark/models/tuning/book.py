@@ -14,6 +14,7 @@ from kernelmark.harness import Session
 from kernelmark.models.tuning.space import DEFAULT
 from kernelmark.models.tuning.state import State
 from kernelmark.records import Check, Ratio, Role, Row
+from kernelmark.report.notes import note_text
 from kernelmark.stats import paired_ratio
 from kernelmark.timing import block_samples
 
@@ -79,7 +80,7 @@ class Book:
     def failed(self, rung: int) -> dict[str, str]:
         """Give the contestants that failed in a rung, and why."""
         rows = (row for run in self.runs(Phase.RACE, rung) for row in run)
-        return {row.implementation: row.note for row in rows if row.check is Check.FAILED}
+        return {row.implementation: note_text(row.note) for row in rows if row.check is Check.FAILED}
 
     def standings(self) -> dict[str, Standing]:
         """Give where each contestant stood when it was last measured, by label."""

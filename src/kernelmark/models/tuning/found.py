@@ -12,6 +12,7 @@ from kernelmark.models.tuning.racing import Fate
 from kernelmark.models.tuning.search import Outcome
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check, Ratio, Role, Row
+from kernelmark.report.notes import note_text
 from kernelmark.report.plain import one_line
 
 __all__ = ["Found", "Line", "summarise_search", "verdict"]
@@ -140,7 +141,7 @@ def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | 
 def _fate(candidate: Candidate, checked: Row, outcome: Outcome) -> str:
     race = outcome.race
     if checked.check is Check.FAILED:
-        note = one_line(checked.note)
+        note = one_line(note_text(checked.note))
         return note if len(note) <= _SHOWN else f"{note[:_SHOWN]}..."
     if candidate.number == race.incumbent:
         if candidate.number == 0:

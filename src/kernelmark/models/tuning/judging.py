@@ -19,7 +19,7 @@ from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.prefork import Finished, Limits, Prefork
 from kernelmark.process import death_in_words
-from kernelmark.records import Check, Role, Row, RunHeader
+from kernelmark.records import Check, Note, Role, Row, RunHeader
 from kernelmark.timing import Budget
 from torchsched.elements import Element
 
@@ -193,7 +193,7 @@ def _died(job: CheckJob, candidate: Candidate, stage: str, death: str, ended: Fi
         implementation=candidate.label,
         role=Role.OURS,
         check=Check.FAILED,
-        note=f"{stage}: {death}{_said(ended)}",
+        note=Note.free(f"{stage}: {death}{_said(ended)}"),
         params={"stage": stage, "died": True},
         seed=job.request.seed,
     )

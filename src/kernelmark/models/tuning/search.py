@@ -16,7 +16,8 @@ from kernelmark.models.tuning.book import Book, Phase
 from kernelmark.models.tuning.judging import Judge
 from kernelmark.models.tuning.racing import CONFIRMATION, RUNGS, Race, groups
 from kernelmark.models.tuning.space import DEFAULT, Candidate
-from kernelmark.records import Check, Ratio, Role, Row
+from kernelmark.records import Check, Note, Ratio, Role, Row
+from kernelmark.report.notes import note_text
 from kernelmark.units import format_ratio
 from torchsched.failures import Stage, failure
 
@@ -107,7 +108,7 @@ class Search:
             self.book.record(rows, Phase.CHECK, seconds=self.clock() - begin)
             for row in rows:
                 if row.check is Check.FAILED:
-                    self.tell(f"{row.implementation}: {row.note.splitlines()[0]}")
+                    self.tell(f"{row.implementation}: {note_text(row.note).splitlines()[0]}")
 
     # --- racing ---------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class Search:
                 implementation=self._label(culprit),
                 role=Role.BASELINE,
                 check=Check.FAILED,
-                note=measured.death,
+                note=Note.free(measured.death),
                 params=facts,
             )
             self.book.record([row], Phase.RACE, seconds=seconds)
@@ -204,7 +205,7 @@ class Search:
             rows = measured.rows
             self.book.record(rows, Phase.CONFIRMATION)
         if failed := [row for row in rows if row.check is Check.FAILED]:
-            return None, f"{failed[0].implementation}: {failed[0].note}"
+            return None, f"{failed[0].implementation}: {note_text(failed[0].note)}"
         return next((row.ratio for row in rows if row.implementation == DEFAULT), None), ""
 
     def _label(self, number: int) -> str:
@@ -213,7 +214,7 @@ class Search:
 
 def _unusable(row: Row) -> KernelmarkError:
     """Give the error for a default that cannot be compared with, of the class that its stage names."""
-    message = f"the default parameters fail, so that there is nothing to compare with; {row.note}"
+    message = f"the default parameters fail, so that there is nothing to compare with; {note_text(row.note)}"
     stage = row.params.get("stage")
     if row.params.get("died"):
         return CrashedError(message)

@@ -29,7 +29,7 @@ from kernelmark.models.run import load_subject
 from kernelmark.models.state import State
 from kernelmark.models.tuning.jobs import Answers, CheckJob, MeasureJob, read_job
 from kernelmark.models.tuning.space import Candidate
-from kernelmark.records import Check, Role, Row
+from kernelmark.records import Check, Note, Role, Row
 from kernelmark.text import message_of
 from kernelmark.timing import Budget
 from torchsched.building import Built, build
@@ -190,7 +190,7 @@ def _checked(
         wrong += error.comparison or ()
         if not wrong:
             return failed(error, str(reached[-1]))
-        return wrong[0].model_copy(update={"case": shop.job.case_id, "note": str(error)})
+        return wrong[0].model_copy(update={"case": shop.job.case_id, "note": Note.error(error)})
     except ModelError as error:
         return failed(error, error.stage)
     except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
@@ -215,7 +215,7 @@ def _row(shop: _Shop, candidate: Candidate, check: Check, note: str) -> Row:
         implementation=candidate.label,
         role=Role.OURS,
         check=check,
-        note=note,
+        note=Note.free(note),
         params=case.params,
         seed=case.seed,
     )

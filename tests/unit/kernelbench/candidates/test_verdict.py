@@ -27,7 +27,7 @@ from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job, Sett
 from kernelmark.kernelbench.candidates.verdict import Verdict, status_of
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import SecondCheck
-from kernelmark.records import Cache, Check, PassRecord, Role, Row, Timing
+from kernelmark.records import Cache, Check, Note, PassRecord, Role, Row, Timing
 from kernelmark.stats import summarise
 
 JOB = Job(
@@ -85,7 +85,7 @@ def test_statistics_and_ratios_are_computed_again_from_the_samples() -> None:
     assert found[0].timing.device_busy.median_ns == pytest.approx(100.5)
     assert found[1].ratio is not None
     assert found[1].ratio.value == pytest.approx(2.0)
-    assert "a note" in found[0].notes
+    assert Note.free("a note") in found[0].notes
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kernelmark.models.tuning.judging import ProcessJudge
 from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check
+from kernelmark.report.notes import note_text
 from kernelmark.timing import Budget
 from tests.unit.models.tuning.conftest import HEADER
 from torchsched.bindings import available
@@ -40,7 +41,7 @@ def test_one_that_crashes_has_a_row_and_the_others_are_checked(judge: ProcessJud
     rows = judge.check("c", [candidate(number, how) for number, how in enumerate(hows)], {})
     assert [row.implementation for row in rows] == [f"how={how}" for how in hows]
     assert [row.check for row in rows] == [Check.VERIFIED, Check.FAILED, Check.VERIFIED]
-    assert rows[1].note.startswith("lower: its process died of SIGSEGV")
+    assert note_text(rows[1].note).startswith("lower: its process died of SIGSEGV")
     assert rows[1].params == {"stage": "lower", "died": True}
 
 
@@ -52,7 +53,7 @@ def test_one_that_hangs_and_holds_the_interpreter_is_ended_at_its_limit(
     (row,) = judge.check("c", [candidate(0, "hang")], {})
     assert row.check is Check.FAILED
     assert row.params["stage"] in ("import", "lower")  # a busy machine may not come further in a second
-    assert "it did not end within 1 s; --limit gives it more" in row.note
+    assert "it did not end within 1 s; --limit gives it more" in note_text(row.note)
 
 
 def test_a_run_that_one_contestant_kills_names_it(judge: ProcessJudge) -> None:

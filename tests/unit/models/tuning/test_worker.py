@@ -20,6 +20,7 @@ from kernelmark.models.tuning.jobs import (
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.models.tuning.worker import carry_out
 from kernelmark.records import Cache, Check, Row
+from kernelmark.report.notes import note_text
 from kernelmark.timing import Budget
 from tests.unit.models.tuning.conftest import HEADER
 from torchsched.bindings import available
@@ -89,7 +90,7 @@ def test_a_wrong_answer_is_shown_with_its_error(answer: Answer) -> None:
     row = by_way(answer)["wrong"]
     assert "stage" not in row.params
     assert row.outputs[0].mismatched > 0
-    assert "output" in row.note
+    assert "output" in note_text(row.note)
 
 
 @pytest.mark.parametrize(("how", "told"), [("refuse", "no tile fits"), ("raise", "there is not that much")])
@@ -98,13 +99,13 @@ def test_one_that_does_not_get_through_the_compiler_names_the_stage(
 ) -> None:
     row = by_way(answer)[how]
     assert row.params["stage"] == "lower"
-    assert told in row.note
+    assert told in note_text(row.note)
 
 
 def test_what_is_right_by_luck_is_wrong_on_a_second_draw(workplace: Path, tmp_path: Path) -> None:
     (row,) = check(workplace, tmp_path, "lucky", model="identity").rows
     assert row.check is Check.FAILED
-    assert row.note.startswith("right on the first draw of the inputs, and on a second one:")
+    assert note_text(row.note).startswith("right on the first draw of the inputs, and on a second one:")
     assert row.case == "c"
 
 
