@@ -37,6 +37,7 @@ __all__ = [
     "RecordsLostError",
     "ScheduleError",
     "SuiteError",
+    "TimeLimitError",
     "TimingError",
     "UnattributedActivityError",
     "UnavailableError",
@@ -53,7 +54,10 @@ class KernelmarkError(Exception):
 
 
 class UsageError(KernelmarkError, ValueError):
-    """A call, option or declaration that no run could satisfy; found before anything runs."""
+    """A call, option or declaration that no run could satisfy; found before anything runs.
+
+    It is a :class:`ValueError` too, which is what a wrong argument raises anywhere else in Python.
+    """
 
 
 class ConfigError(UsageError):
@@ -150,6 +154,10 @@ class DeviceMemoryError(VerificationError):
 
 class CrashedError(VerificationError):
     """What was run gave no answer at all: it raised, exited, hung, or its process died; exit code 4."""
+
+
+class TimeLimitError(CrashedError):
+    """What was run did not end within its time, and was ended."""
 
 
 # --- a model could not be compiled, or the compiled one could not be called: exit code 4 ----------

@@ -1,21 +1,14 @@
-"""What a command's exit code means, and which error leads to which; one table for all commands."""
+"""What a command's exit code means, and what leads to which: one table over ``records.Fate`` for all commands."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from kernelmark.errors import (
-    CrashedError,
-    KernelmarkError,
-    ModelError,
-    RecordError,
-    TimingError,
-    UnavailableError,
-    UsageError,
-    VerificationError,
-)
+if TYPE_CHECKING:
+    from kernelmark.records.fate import Fate
 
-__all__ = ["ExitCode", "exit_code_for"]
+__all__ = ["ExitCode", "exit_code_for", "exit_code_of"]
 
 
 class ExitCode(IntEnum):
@@ -38,18 +31,32 @@ class ExitCode(IntEnum):
     """Whoever read the output stopped reading, as shells number it."""
 
 
-_BY_ERROR: dict[type[KernelmarkError], ExitCode] = {
-    UsageError: ExitCode.USAGE,
-    UnavailableError: ExitCode.ENVIRONMENT,
-    RecordError: ExitCode.ENVIRONMENT,
-    VerificationError: ExitCode.FAILED,
-    CrashedError: ExitCode.CRASHED,
-    ModelError: ExitCode.CRASHED,
-    TimingError: ExitCode.FAILED,
-    KernelmarkError: ExitCode.FAILED,
+def exit_code_for(error: BaseException | None) -> ExitCode:
+    """Give the exit code of what ``error`` means; without an error, of what was done as asked."""
+    from kernelmark.records.fate import Fate
+
+    return exit_code_of(Fate.of(error))
+
+
+def exit_code_of(fate: Fate) -> ExitCode:
+    """Give the exit code of what became of what was asked for."""
+    return ExitCode.OK if fate.cause is None else _BY_CAUSE[fate.cause]
+
+
+_BY_CAUSE = {
+    "usage": ExitCode.USAGE,
+    "unavailable": ExitCode.ENVIRONMENT,
+    "storage": ExitCode.ENVIRONMENT,
+    "refused": ExitCode.CRASHED,
+    "raised": ExitCode.FAILED,
+    "memory": ExitCode.FAILED,
+    "limit": ExitCode.CRASHED,
+    "died": ExitCode.CRASHED,
+    "wrong": ExitCode.FAILED,
+    "doubt": ExitCode.FAILED,
+    "peer": ExitCode.FAILED,
+    "interrupted": ExitCode.INTERRUPTED,
+    "pipe closed": ExitCode.PIPE_CLOSED,
+    "bug": ExitCode.BUG,
 }
-
-
-def exit_code_for(error: KernelmarkError) -> ExitCode:
-    """Give the exit code of ``error``: that of the nearest class in the table."""
-    return next(_BY_ERROR[each] for each in type(error).__mro__ if each in _BY_ERROR)
+"""By ``records.Cause`` in words, since a command that only shows its help loads no records."""

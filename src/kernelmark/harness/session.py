@@ -28,6 +28,7 @@ from kernelmark.records import (
     Row,
     RunEnd,
     RunHeader,
+    RunOutcome,
     RunWriter,
     StoredRun,
     refuse_other_caches,
@@ -174,7 +175,7 @@ class Session:
             return
         self._closed = True
         if self._writer is not None:
-            end = RunEnd(ended=now(), rows=self._writer.rows, outcome=outcome, detail=detail)  # type: ignore[arg-type]
+            end = RunEnd(ended=now(), rows=self._writer.rows, outcome=RunOutcome(outcome), detail=detail)
             self._writer.end(end)
 
     def suspend(self) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernelmark.errors import SuiteError, UsageError
+from kernelmark.records import Cause, Fate, Stage
 from kernelmark.text.near import suggestion
 
 __all__ = ["Outcome", "Status", "read_expected", "summary", "worse_than", "write_expected"]
@@ -38,6 +39,38 @@ class Status(StrEnum):
     def rank(self) -> int:
         """Its place in the order, 0 for the best."""
         return list(Status).index(self)
+
+    @classmethod
+    def of(cls, fate: Fate) -> Status:
+        """Give the status of a kernel whose worker came to ``fate``."""
+        if fate.cause is None:
+            return cls.VERIFIED if fate.check is not None and fate.check.comparable else cls.UNVERIFIED
+        if fate.cause in (Cause.REFUSED, Cause.RAISED):
+            return _BY_STAGE.get(fate.stage, cls.RUN_FAILURE)
+        return _BY_CAUSE[fate.cause]
+
+
+_BY_STAGE = {
+    Stage.IMPORT: Status.IMPORT_FAILURE,
+    Stage.LOWER: Status.LOWER_FAILURE,
+    Stage.COMPILE: Status.COMPILE_FAILURE,
+}
+"""Where the stage says what failed; what raised or was refused in another one failed to run."""
+
+_BY_CAUSE = {
+    Cause.USAGE: Status.UNAVAILABLE,
+    Cause.UNAVAILABLE: Status.UNAVAILABLE,
+    Cause.STORAGE: Status.UNAVAILABLE,
+    Cause.INTERRUPTED: Status.UNAVAILABLE,
+    Cause.PIPE_CLOSED: Status.UNAVAILABLE,
+    Cause.MEMORY: Status.OUT_OF_MEMORY,
+    Cause.LIMIT: Status.TIMEOUT,
+    Cause.DIED: Status.CRASH,
+    Cause.BUG: Status.CRASH,
+    Cause.PEER: Status.CRASH,
+    Cause.WRONG: Status.WRONG,
+    Cause.DOUBT: Status.UNVERIFIED,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from kernelmark.records.fate import Check, Fate, RunOutcome
 from kernelmark.records.notes import Note
 
 __all__ = [
     "Bound",
     "Cache",
-    "Check",
     "ControlResult",
     "DeviceRecord",
     "Environment",
@@ -47,28 +47,6 @@ class Record(BaseModel):
     """Base of everything stored: frozen, and closed to fields it does not name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class Check(StrEnum):
-    """What is known about an implementation's answers. The order is the order of trust."""
-
-    VERIFIED = "verified"
-    PARTIAL = "partial"
-    CUSTOM = "custom"
-    UNVERIFIED = "unverified"
-    NONCOMPARABLE = "noncomparable"
-    FAILED = "failed"
-    UNAVAILABLE = "unavailable"
-
-    @property
-    def comparable(self) -> bool:
-        """Whether a row with this check may take part in a ratio."""
-        return self in (Check.VERIFIED, Check.PARTIAL, Check.CUSTOM)
-
-    @property
-    def timeable(self) -> bool:
-        """Whether a row with this check may hold a time."""
-        return self not in (Check.FAILED, Check.UNAVAILABLE)
 
 
 class Role(StrEnum):
@@ -317,6 +295,11 @@ class Row(Record):
     traceback: str | None = None
     seed: int | None = None
 
+    @property
+    def fate(self) -> Fate:
+        """What became of the implementation, as far as this row tells."""
+        return Fate.of_check(self.check, timed=self.timing is not None)
+
     @field_validator("note", mode="before")
     @classmethod
     def _no_words_are_no_note(cls, note: Any) -> Any:
@@ -430,5 +413,5 @@ class RunEnd(Record):
     kind: Literal["end"] = "end"
     ended: str
     rows: int
-    outcome: Literal["completed", "interrupted", "failed"] = "completed"
+    outcome: RunOutcome = RunOutcome.COMPLETED
     detail: str = ""
