@@ -33,13 +33,24 @@ __all__ = ["report"]
     metavar="RUN",
     help="Of two runs of a suite: what is not as it was in this other one.",
 )
-def report(run: Path, format_name: str, output: Path | None, against: Path | None) -> None:
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="KEY",
+    help="With --against: what may differ although figures then mean something else, such as device.name.",
+)
+def report(
+    run: Path, format_name: str, output: Path | None, against: Path | None, ignored: tuple[str, ...]
+) -> None:
     """Render the stored run RUN again: its folder, or the records.jsonl in it, or the folder of a suite's run."""
     from kernelmark.kernelbench.suite_report import is_suite_run
 
     chosen = Format(format_name)
+    if ignored and against is None:
+        raise UsageError("--ignore says what may differ between two runs; name the other with --against RUN")
     if is_suite_run(run):
-        _suite(run, against, chosen, output)
+        _suite(run, against, ignored, chosen, output)
         return
     if against is not None:
         raise UsageError(f"--against compares two runs of `kernelmark kernelbench`, and {run} is none")
@@ -53,7 +64,9 @@ def report(run: Path, format_name: str, output: Path | None, against: Path | Non
         click.echo(render(stored, chosen), nl=False)
 
 
-def _suite(run: Path, against: Path | None, chosen: Format, output: Path | None) -> None:
+def _suite(
+    run: Path, against: Path | None, ignored: tuple[str, ...], chosen: Format, output: Path | None
+) -> None:
     from kernelmark.kernelbench.results import read_suite_run
     from kernelmark.kernelbench.suite_report import render_against, render_suite
 
@@ -63,7 +76,7 @@ def _suite(run: Path, against: Path | None, chosen: Format, output: Path | None)
     text = (
         render_suite(stored, chosen)
         if against is None
-        else render_against(stored, read_suite_run(against), chosen)
+        else render_against(stored, read_suite_run(against), chosen, ignore=ignored)
     )
     if output is not None:
         write_report(output, text)

@@ -6,7 +6,7 @@ which was measured beside it. A change is one where the two intervals have nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from kernelmark.kernelbench.figures import Line, SuiteFigures, figures_of
 from kernelmark.kernelbench.results import SuiteRun
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite_page import counted_statuses, facts_of, mean_text
-from kernelmark.records import Ratio
+from kernelmark.records import Metadata, Ratio, Unlike, refuse_unlike
 from kernelmark.report.pages import Items, Page, Section, Table
 from kernelmark.stats import mean_ratio
 from kernelmark.units import format_ratio
@@ -24,6 +24,14 @@ __all__ = ["Change", "Pair", "against_page", "change_of", "pairs_of"]
 _THE_SAME = ("Device", "Software", "Protocol", "Timer", "Caches", "Threads", "Sizes", "Compiled", "Jobs")
 """What may differ between two runs whose figures mean the same; said where it does."""
 _NOT_RUN = "not run"
+
+OF_SUITES: tuple[Metadata, ...] = (
+    Metadata("dtype", str, Unlike.NOT_COMPARED),
+    Metadata("sizes", str, Unlike.NOT_COMPARED),
+    Metadata("infer_shapes", bool, Unlike.NOT_COMPARED),
+    Metadata("device", str, Unlike.NOT_COMPARED),
+)
+"""What two runs of suites must share, besides what the records of their kernels must."""
 
 
 class Change(StrEnum):
@@ -72,8 +80,14 @@ def pairs_of(before: SuiteFigures, after: SuiteFigures) -> tuple[Pair, ...]:
     return tuple(Pair(name, earlier.get(name), later.get(name)) for name in dict.fromkeys([*later, *earlier]))
 
 
-def against_page(run: SuiteRun, other: SuiteRun) -> Page:
-    """Arrange what is not in ``run`` as it was in ``other``."""
+def against_page(run: SuiteRun, other: SuiteRun, *, ignore: Iterable[str] = ()) -> Page:
+    """Arrange what is not in ``run`` as it was in ``other``.
+
+    Raises:
+        RecordError: their figures mean different things; names in what they differ.
+        UsageError: ``ignore`` names what no run holds.
+    """
+    _refuse_unlike(other, run, tuple(ignore))
     after, before = figures_of(run), figures_of(other)
     pairs = pairs_of(before, after)
     sections = [
@@ -85,6 +99,24 @@ def against_page(run: SuiteRun, other: SuiteRun) -> Page:
     return Page(f"{run.header.run} against {other.header.run}", tuple(sections))
 
 
+def _refuse_unlike(before: SuiteRun, after: SuiteRun, ignore: Sequence[str]) -> None:
+    of_suites = {each.key for each in OF_SUITES}
+    refuse_unlike(
+        before.header,
+        after.header,
+        times=False,
+        ignore=[name for name in ignore if name in of_suites],
+        keys=OF_SUITES,
+    )
+    earlier = {kernel.name: kernel.stored for kernel in before.kernels}
+    of_records = [name for name in ignore if name not in of_suites]
+    for kernel in after.kernels:
+        old, new = earlier.get(kernel.name), kernel.stored
+        timed = old and new and not old.header.protocol.verify_only and not new.header.protocol.verify_only
+        if old is not None and new is not None and timed:
+            refuse_unlike(old.header, new.header, times=False, ignore=of_records)
+
+
 def _unlike(run: SuiteRun, other: SuiteRun) -> Iterator[Section]:
     after, before = dict(facts_of(run)), dict(facts_of(other))
     told = [
@@ -92,7 +124,7 @@ def _unlike(run: SuiteRun, other: SuiteRun) -> Iterator[Section]:
         for label in _THE_SAME
         if before.get(label) != after.get(label)
     ]
-    if run.header.dtype != other.header.dtype:
+    if run.header.dtype != other.header.dtype:  # which was asked for
         told.insert(0, f"Element type: {other.header.dtype} before, {run.header.dtype} after")
     if told:
         yield Section("What is not the same in these runs", (Items(tuple(told)),))

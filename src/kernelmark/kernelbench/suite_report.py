@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,15 +46,22 @@ def render_suite(run: SuiteRun, format: Format) -> str:  # noqa: A002 - the word
     return page_markdown(page) if format is Format.MARKDOWN else page_text(page)
 
 
-def render_against(run: SuiteRun, other: SuiteRun, format: Format) -> str:  # noqa: A002 - as above
+def render_against(
+    run: SuiteRun,
+    other: SuiteRun,
+    format: Format,  # noqa: A002 - as above
+    *,
+    ignore: Iterable[str] = (),
+) -> str:
     """Write what is not in ``run`` as it was in ``other``, as Markdown or for a console.
 
     Raises:
-        UsageError: another format is asked for.
+        UsageError: another format is asked for, or ``ignore`` names what no run holds.
+        RecordError: the runs' figures mean different things, and not only in what ``ignore`` names.
     """
     if format in (Format.JSON, Format.CSV):
         raise UsageError(f"--against with --format {format}: two runs are compared as console or markdown")
-    page = against_page(run, other)
+    page = against_page(run, other, ignore=ignore)
     return page_markdown(page) if format is Format.MARKDOWN else page_text(page)
 
 

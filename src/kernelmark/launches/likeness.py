@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernelmark.errors import RecordError, UsageError
+from kernelmark.records import Metadata, Unlike, refuse_unlike
 
 __all__ = ["LIKENESS", "compare_results"]
-
-_ABSENT = "(absent)"
 
 LIKENESS: tuple[str, ...] = (
     "timer",
@@ -35,6 +34,8 @@ LIKENESS: tuple[str, ...] = (
 )
 """What two results must share to be comparable. The rounds are not among it: more of them are only surer."""
 
+_KEYS = tuple(Metadata(key, object, Unlike.NOT_COMPARED) for key in LIKENESS)
+
 
 def compare_results(
     before: Mapping[str, Any], after: Mapping[str, Any], *, ignore: Iterable[str] = ()
@@ -56,16 +57,7 @@ def compare_results(
     skipped = set(ignore)
     if unknown := skipped - set(LIKENESS):
         raise UsageError(f"ignore={sorted(unknown)!r}: give keys of kernelmark.launches.LIKENESS")
-    differ = [
-        f"{key} is {old!r} and {new!r}"
-        for key in LIKENESS
-        if key not in skipped and (old := _at(before, key)) != (new := _at(after, key))
-    ]
-    if differ:
-        raise RecordError(
-            f"these results are not alike and are not compared: {'; '.join(differ)}; measure again under the same"
-            " conditions, or name in ignore= what may differ"
-        )
+    refuse_unlike(before, after, ignore=skipped, keys=_KEYS)
     shared = [name for name in before["impls"] if name in after["impls"]]
     if not shared:
         raise RecordError(
@@ -76,12 +68,3 @@ def compare_results(
 
 def _ratio(before_us: float, after_us: float) -> dict[str, float]:
     return {"before": before_us, "after": after_us, "ratio": before_us / after_us}
-
-
-def _at(result: Mapping[str, Any], key: str) -> Any:
-    found: Any = result
-    for part in key.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            return _ABSENT
-        found = found[part]
-    return found

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from kernelmark.records.fate import Check, Fate, RunOutcome
+from kernelmark.records.metadata import problems
 from kernelmark.records.notes import Note
 
 __all__ = [
@@ -366,7 +367,7 @@ class DeviceRecord(Record):
 
 
 class Environment(Record):
-    """Where a run was made: enough to refuse a comparison of unlike runs."""
+    """Where a run was made."""
 
     kernelmark: str
     python: str
@@ -393,7 +394,7 @@ class Protocol(Record):
 
 
 class RunHeader(Record):
-    """First line of ``records.jsonl``."""
+    """First line of ``records.jsonl``; ``records.METADATA`` says of each value what it is and whether it may differ."""
 
     kind: Literal["header"] = "header"
     format_version: int
@@ -405,6 +406,12 @@ class RunHeader(Record):
     protocol: Protocol
     probe: ProbeReading | None = None
     notes: tuple[Note, ...] = ()
+
+    @model_validator(mode="after")
+    def _can_be(self) -> RunHeader:
+        if found := problems(self):
+            raise ValueError("; ".join(found))
+        return self
 
 
 class RunEnd(Record):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelmark.errors import UsageError
+from kernelmark.errors import RecordError, UsageError
 from kernelmark.kernelbench.figures import figures_of
 from kernelmark.kernelbench.results import SuiteRun
 from kernelmark.kernelbench.statuses import Status
@@ -209,6 +209,17 @@ def test_a_run_against_itself_has_changed_nowhere(run: SuiteRun) -> None:
     assert "No kernel's status changed." in page
     assert "0 faster and 0 slower" in page
     assert "NOT THE SAME" not in page
+
+
+def test_runs_whose_ratios_mean_different_things_are_refused_and_compared_when_told_to(
+    run: SuiteRun, make_suite_run: Make
+) -> None:
+    other = make_suite_run(KERNELS, name="other", dtype="bf16")
+    with pytest.raises(RecordError, match=r"not alike.*dtype is 'bf16' and 'f32'"):
+        render_against(run, other, Format.CONSOLE)
+    assert "Element type: bf16 before" in render_against(run, other, Format.CONSOLE, ignore=["dtype"])
+    with pytest.raises(UsageError, match=r"did you mean 'device\.name'"):
+        render_against(run, run, Format.CONSOLE, ignore=["device.nam"])
 
 
 @pytest.mark.parametrize("form", [Format.JSON, Format.CSV])
