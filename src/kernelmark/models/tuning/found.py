@@ -11,7 +11,7 @@ from kernelmark.models.tuning.book import Book, Standing
 from kernelmark.models.tuning.racing import Fate
 from kernelmark.models.tuning.search import Outcome
 from kernelmark.models.tuning.space import Candidate
-from kernelmark.records import Check, Ratio, Role, Row
+from kernelmark.records import Check, Note, Ratio, Role, Row
 from kernelmark.report.notes import note_text
 from kernelmark.report.plain import one_line
 
@@ -122,7 +122,9 @@ def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | 
     role = Role.OURS if candidate.number == 0 else Role.BASELINE
     common = {"case": case_id, "role": role, "params": {}, "traceback": None}
     if standing is None or checked.check is Check.FAILED:
-        return checked.model_copy(update={**common, "notes": (fate,) if checked.check.comparable else ()})
+        return checked.model_copy(
+            update={**common, "notes": (Note.free(fate),) if checked.check.comparable else ()}
+        )
     timing = standing.row.timing
     # the samples stand in the rows of the race, once
     short = None if timing is None else timing.model_copy(update={"passes": (), "notes": ()})
@@ -132,7 +134,7 @@ def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | 
             **common,
             "timing": short,
             "ratio": None if ratio is None else ratio.model_copy(update={"block_ratios": ()}),
-            "notes": (fate,),
+            "notes": (Note.free(fate),),
             "controls": (),
         }
     )
