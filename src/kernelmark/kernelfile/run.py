@@ -31,7 +31,7 @@ from kernelmark.kernelfile.judging import judged_rows, missing_rows, twice_check
 from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.names import Accepted, names_in_python, require_known
 from kernelmark.kernelfile.request import Request
-from kernelmark.records import Check, Row, RunEnd, RunHeader, RunWriter, StoredRun, read_run
+from kernelmark.records import Check, Row, RunEnd, RunHeader, RunOutcome, RunWriter, StoredRun, read_run
 
 if TYPE_CHECKING:
     from kernelmark.harness.runner import Comparison
@@ -262,6 +262,8 @@ def _stored(run: KernelRun, command: tuple[str, ...]) -> KernelRun:
     for row in run.rows:
         writer.row(row)
     failed = run.outcome in ("crashed", "wrong", "untimed")
-    writer.end(RunEnd(ended=now(), rows=writer.rows, outcome="failed" if failed else "completed"))
+    writer.end(
+        RunEnd(ended=now(), rows=writer.rows, outcome=RunOutcome.FAILED if failed else RunOutcome.COMPLETED)
+    )
     write_reports(folder)
     return replace(run, header=header, folder=folder)

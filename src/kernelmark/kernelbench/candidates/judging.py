@@ -22,7 +22,7 @@ from kernelmark.kernelbench.candidates.verdict import Notes, Verdict
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import Sizes
 from kernelmark.kernelfile.handover import SecondCheck
-from kernelmark.records import Ratio, Row, RunEnd, RunWriter, StoredRun, read_run
+from kernelmark.records import Ratio, Row, RunEnd, RunOutcome, RunWriter, StoredRun, read_run
 from kernelmark.report.notes import note_text
 
 __all__ = ["CANDIDATES", "Judging", "Workers", "fingerprint_of", "job_of", "judge", "workers_for"]
@@ -207,7 +207,9 @@ def _keep(folder: Path, stored: StoredRun, rows: Sequence[Row], *, failed: bool)
     writer = RunWriter.create(run, stored.header)
     for row in rows:
         writer.row(row)
-    writer.end(RunEnd(ended=now(), rows=writer.rows, outcome="failed" if failed else "completed"))
+    writer.end(
+        RunEnd(ended=now(), rows=writer.rows, outcome=RunOutcome.FAILED if failed else RunOutcome.COMPLETED)
+    )
     write_reports(run)
 
 
