@@ -210,7 +210,7 @@ def test_what_is_read_beside_a_buffer_shows_in_the_answer_and_is_told_as_that(ru
         VerificationError, match=r"1 of 64(.|\n)*NaN come from beside x: it reads outside"
     ) as raised:
         run(source, reference, n=64)
-    assert any("come from beside x" in note for note in raised.value.comparison.rows[0].notes)
+    assert any("come from beside x" in note_text(note) for note in raised.value.comparison.rows[0].notes)
 
 
 def test_nan_of_a_solution_s_own_are_not_blamed_on_a_guard(run) -> None:
