@@ -11,6 +11,7 @@ import torch
 
 from kernelmark.device import FakeDevice
 from kernelmark.errors import TimingError, UnavailableError
+from kernelmark.report.notes import note_text
 from kernelmark.timing import Budget, Call, TimingOptions, time_together
 from kernelmark.timing.timers.device_events import DeviceEventsTimer
 
@@ -113,7 +114,7 @@ def test_the_pair_reads_itself_and_the_row_says_what_a_reading_holds(device: Que
     assert found.instrument_empty_ns == pytest.approx(1_300)
     assert found.device_busy.median_ns == pytest.approx(11_300)
     assert (found.timer, found.gap_ns) == ("device_events", None)
-    assert "gaps where the device waits for a launch are in it" in found.notes[0]
+    assert "gaps where the device waits for a launch are in it" in note_text(found.notes[0])
 
 
 def test_only_one_result_is_alive_at_a_time(device: Queue, timer) -> None:
@@ -247,10 +248,10 @@ def test_behind_a_sleep_what_the_host_takes_to_launch_is_not_in_the_reading(gpu:
     hidden = read(gpu, lambda: slow_to_launch(gpu))
     assert plain.device_busy.median_ns == 57 * US
     assert hidden.device_busy.median_ns == hidden.device_busy.p90_ns == 17 * US
-    assert hidden.notes[1] == (
+    assert note_text(hidden.notes[1]) == (
         "device_events: launching (42 µs on the host) is hidden behind a sleep of 134 µs on the device"
     )
-    assert "no call is queued behind a sleep" in plain.notes[1]
+    assert "no call is queued behind a sleep" in note_text(plain.notes[1])
 
 
 def test_the_empty_call_is_read_behind_a_sleep_too(gpu: Concurrent) -> None:
@@ -284,7 +285,9 @@ def test_a_call_is_tried_once_each_way_if_it_is_long_and_thrice_otherwise(gpu: C
 def test_a_reading_for_which_the_host_was_late_all_the_same_is_counted(gpu: Concurrent) -> None:
     hosts = iter([40] * 10 + [500] + [40] * 1000)
     found = read(gpu, lambda: gpu.launch("run", host_ns=next(hosts) * US, work_ns=17 * US))
-    assert "is hidden behind a sleep of 134 µs on the device, but for 1 of 25 readings" in found.notes[1]
+    assert "is hidden behind a sleep of 134 µs on the device, but for 1 of 25 readings" in note_text(
+        found.notes[1]
+    )
 
 
 def test_a_call_that_waits_for_the_device_keeps_its_own_wait_and_not_the_sleep(gpu: Concurrent) -> None:
@@ -295,13 +298,13 @@ def test_a_call_that_waits_for_the_device_keeps_its_own_wait_and_not_the_sleep(g
 
     found = read(gpu, waits)
     assert found.device_busy.median_ns == (17 + 40 + 17) * US
-    assert "waits for the device by itself" in found.notes[1]
+    assert "waits for the device by itself" in note_text(found.notes[1])
 
 
 def test_a_call_that_takes_too_long_to_launch_is_read_without_a_sleep_and_says_so(gpu: Concurrent) -> None:
     found = read(gpu, lambda: gpu.launch("run", host_ns=5_000 * US, work_ns=17 * US))
     assert found.device_busy.median_ns == 5_017 * US
-    assert "the host takes 5.0 ms to launch the call" in found.notes[1]
+    assert "the host takes 5.0 ms to launch the call" in note_text(found.notes[1])
     assert {each for each in gpu.log if each.startswith("sleep")} == {"sleep 0", "sleep 2000", "sleep 54"}
 
 
@@ -325,4 +328,4 @@ def test_a_device_without_a_sleep_is_read_as_it_is_and_the_note_says_so() -> Non
     gpu = Concurrent(kind="xpu")
     found = read(gpu, lambda: slow_to_launch(gpu), sleep=None)
     assert found.device_busy.median_ns == 57 * US
-    assert "cpu has no sleep to queue a call behind" in found.notes[1]
+    assert "cpu has no sleep to queue a call behind" in note_text(found.notes[1])
