@@ -21,7 +21,6 @@ from typing import Any
 from kernelmark.errors import UnavailableError
 from kernelmark.kernelfile import Language, Request, benchmark
 from kernelmark.kernelfile.building import find_library
-from kernelmark.kernelfile.isolation import Processes
 from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.units import format_ratio, format_time
 
@@ -105,11 +104,11 @@ def build(job: Job, out: Path, options: argparse.Namespace) -> str:
     return ""
 
 
-def run(job: Job, out: Path, options: argparse.Namespace, processes: Processes) -> list[dict[str, Any]]:
+def run(job: Job, out: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     begin = time.monotonic()
     failed, check = "", "failed"
     try:
-        rows = benchmark(request_for(job, out, options), processes=processes).rows
+        rows = benchmark(request_for(job, out, options)).rows
     except Exception as error:
         comparison = getattr(error, "comparison", None)
         rows, failed = tuple(comparison) if comparison else (), f"{type(error).__name__}: {error}"
@@ -173,7 +172,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="File for the figures as JSON.")
     options = parser.parse_args()
     begin, rows = time.monotonic(), []
-    with tempfile.TemporaryDirectory() as temporary, Processes() as processes:
+    with tempfile.TemporaryDirectory() as temporary:
         folder, out = Path(temporary) / "kernels", Path(temporary) / "out"
         shutil.copytree(EXAMPLES, folder)
         todo = jobs(folder, options.only)
@@ -190,7 +189,7 @@ def main() -> None:
             elif time.monotonic() - begin > options.limit:
                 told = [{**described(job), "check": "not run", "failed": "the time is up"}]
             else:
-                told = run(job, out, options, processes)
+                told = run(job, out, options)
             rows += told
             print("\n".join(map(line, told)), flush=True)
             if options.out:

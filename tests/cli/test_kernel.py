@@ -49,7 +49,7 @@ BREAKS_OUTSIDE = """
 import sys
 
 def reference(x, out, **kwargs):
-    if sys.modules["__main__"].__spec__.name.endswith("judge"):
+    if sys.modules["kernelmark.isolation.channel"]._Here.judge:
         raise MemoryError("full")
     return x * 2
 """
@@ -180,9 +180,13 @@ def _alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--num-trials=0",), "at least 4"),
+        (("--num-trials=0",), "at least 3"),
         (("--nope=1",), "--nope=1: neither an option nor a parameter"),
-        (("--num-trial=4",), "num-trial is no option"),
+        (("--num-trial=4",), "did you mean '--num-trials'"),
+        (("--cahce=warm",), "did you mean '--cache'"),
+        (("--cache=hot",), "--cache=hot: there is no such one; there are: cold, warm"),
+        (("--timing-method=nope",), "--timing-method=nope: there is no such one"),
+        (("--arch=",), "--arch=: give an architecture"),
         (("--d",), "--d has no value"),
         (("--d=1", "--d=2"), "given twice"),
         (("--baselines=cublas",), "there is no baseline 'cublas'"),

@@ -5,17 +5,18 @@ Any ``--NAME=VALUE`` that is no option is a dimension or a scalar, by its exact 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kernelmark.errors import KernelmarkError, UsageError
+from kernelmark.errors import UsageError
 from kernelmark.kernelfile.languages import Language
-from kernelmark.kernelfile.request import TIMING_METHODS, Baseline, Request, parse_baselines
-from kernelmark.records import Cache
-from kernelmark.units import format_ratio
+from kernelmark.kernelfile.request import Option, Request, options
+from kernelmark.text.near import suggestion
+from kernelmark.units import NS_PER_MS, format_ratio, format_time
 
 __all__ = ["kernel"]
 
@@ -41,14 +42,17 @@ class _Kernel(click.Command):
                 if takes_value and not equals:
                     rest.extend([following] if (following := next(words, None)) is not None else [])
             else:
+                if not name[2:].isidentifier():
+                    near = suggestion(
+                        name, (each for each in known if each.startswith("--")), there_are="options"
+                    )
+                    raise click.UsageError(f"{name} is no option, and no name of a parameter; {near}", ctx)
                 _keep(values, name[2:], value if equals else next(words, None), ctx)
         ctx.meta[_VALUES] = values
         return super().parse_args(ctx, rest)
 
 
 def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Context) -> None:
-    if not name.isidentifier():
-        raise click.UsageError(f"--{name} is no option, and no name that a parameter could have", ctx)
     if value is None or value.startswith("--"):
         raise click.UsageError(f"--{name} has no value; write --{name}=VALUE", ctx)
     if name in values:
@@ -56,55 +60,28 @@ def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Conte
     values[name] = value
 
 
-@click.command(cls=_Kernel)
+def _option(name: str, told: Option, default: Any) -> click.Option:
+    flag = isinstance(default, bool)
+    shown = ",".join(default) if isinstance(default, tuple) else default
+    return click.Option(
+        [*(told.names or (f"--{name.replace('_', '-')}",)), name],
+        help=told.meaning,
+        type=None if flag else type(shown) if isinstance(shown, int | float) else told.kind,
+        default=None if default is dataclasses.MISSING else shown,
+        is_flag=flag,
+        flag_value=not default if flag else None,
+        show_default=not flag and bool(str(shown)),
+    )
+
+
+_DEFAULTS = {each.name: each.default for each in dataclasses.fields(Request)}
+
+
+@click.command(
+    cls=_Kernel,
+    params=[_option(name, told, _DEFAULTS[name]) for name, told in options().items()],
+)
 @click.argument("solution", metavar="SOLUTION", type=click.Path(path_type=Path))
-@click.option("--ref", type=click.Path(path_type=Path), help="Required: file with reference(**kwargs).")
-@click.option(
-    "--output-dir", type=click.Path(path_type=Path), help="Required: folder for benchmark.md and the run."
-)
-@click.option(
-    "--implementation",
-    "--backend",
-    "--impl",
-    "implementation",
-    default="auto",
-    show_default=True,
-    help=f"Language of SOLUTION: auto, {', '.join(Language)}.",
-)
-@click.option(
-    "--baselines",
-    default=Baseline.EAGER.value,
-    show_default=True,
-    help=f"What to compare with, separated by commas: {', '.join(Baseline)}, all, none.",
-)
-@click.option(
-    "--timing-method",
-    help=f"Instrument: {', '.join(TIMING_METHODS)}, or a timer's own name. By default cuda_event on CUDA"
-    " devices, host_time elsewhere.",
-)
-@click.option("--num-warmup", default=5, show_default=True, help="Untimed rounds of each variant.")
-@click.option(
-    "--num-trials",
-    default=100,
-    show_default=True,
-    help="Samples of each variant; an even number that divides into 5 to 25 blocks.",
-)
-@click.option("--discard-first", default=1, show_default=True, help="Further rounds that are not kept.")
-@click.option("--prewarm-calls", default=1, show_default=True, help="Calls before anything is checked.")
-@click.option("--ptr-size", default=0, show_default=True, help="Elements of each buffer; 0 infers it.")
-@click.option("--arch", default="auto", show_default=True, help="Architecture in nvcc's command line.")
-@click.option("--device", default="auto", show_default=True, help="Where to run: auto, cpu, cuda, ...")
-@click.option("--gpu", default=0, show_default=True, help="Number of the CUDA device.")
-@click.option("--atol", type=float, help="Absolute tolerance; else the reference file's, else 1e-4.")
-@click.option("--rtol", type=float, help="Relative tolerance; else the reference file's, else 1e-3.")
-@click.option("--seed", default=42, show_default=True, help="What the inputs are drawn with.")
-@click.option(
-    "--cache",
-    type=click.Choice([each.value for each in Cache]),
-    default=Cache.COLD.value,
-    show_default=True,
-    help="Whether the caches are flushed before each timed call.",
-)
 @click.option(
     "--sweep",
     "sweeps",
@@ -112,17 +89,15 @@ def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Conte
     metavar="NAME=VALUES",
     help="Benchmark several sizes: M=1024,2048 or K=2^8..2^13; may be repeated.",
 )
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds that the solution may take.")
-@click.option("--no-isolation", is_flag=True, help="Run in this process, for a debugger.")
-@click.option("--compile", "compile_", is_flag=True, help="Build the library from SOLUTION first.")
-@click.option("--compile-flags", default="", help="Added to the compiler's command line.")
 @click.option(
     "--init",
     type=click.Choice([each.value for each in Language]),
     help="Write a working solution and reference in this language into the folder SOLUTION, and stop.",
 )
 @click.pass_context
-def kernel(context: click.Context, solution: Path, init: str | None, **given: Any) -> None:
+def kernel(
+    context: click.Context, solution: Path, init: str | None, sweeps: tuple[str, ...], **given: Any
+) -> None:
     """Compare the kernel in the file SOLUTION with its reference: check it, time it, say how sure that is.
 
     Every --NAME=VALUE that is no option is a dimension or scalar of the kernel, by its exact name: --M=1024.
@@ -131,58 +106,25 @@ def kernel(context: click.Context, solution: Path, init: str | None, **given: An
     if init is not None:
         _init(Language(init), solution, values)
         return
-    from kernelmark.kernelfile.run import benchmark
-
-    sweeps = given.pop("sweeps")
-    request = _request(solution, values, given)
-    if sweeps:
-        _sweep(request, sweeps)
-        return
-    try:
-        run = benchmark(request, command=tuple(sys.argv))
-    except KernelmarkError as error:
-        _show(getattr(error, "comparison", None), request.output_dir)
-        raise
-    for line in _inferred(run.facts):
-        click.echo(line)
-    _show(run.comparison, request.output_dir)
-
-
-def _request(solution: Path, values: dict[str, str], given: dict[str, Any]) -> Request:
     for name in ("ref", "output_dir"):
         if given[name] is None:
             raise UsageError(f"--{name.replace('_', '-')} is missing")
-    return Request(
-        solution=solution,
-        ref=given["ref"],
-        output_dir=given["output_dir"],
-        values=values,
-        baselines=parse_baselines(given["baselines"]),
-        timeout_s=given["timeout"],
-        isolation=not given["no_isolation"],
-        compile=given["compile_"],
-        compile_flags=tuple(given["compile_flags"].split()),
-        **{name: given[name] for name in _PLAIN},
-    )
+    request = Request(solution=solution, values=values, **given)
+    if sweeps:
+        _sweep(request, sweeps)
+        return
+    from kernelmark.kernelfile.run import carry_out
 
-
-_PLAIN = (
-    "implementation",
-    "timing_method",
-    "num_warmup",
-    "num_trials",
-    "discard_first",
-    "prewarm_calls",
-    "ptr_size",
-    "arch",
-    "device",
-    "gpu",
-    "atol",
-    "rtol",
-    "seed",
-    "cache",
-)
-"""The options that the request takes under the same name."""
+    run = carry_out(request, command=tuple(sys.argv))
+    buffers = run.told["header"]["buffers"]
+    if buffers and run.outcome.passed:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in buffers.items())
+        click.echo(f"buffers: {shapes} ({run.told['header']['buffers from']})")
+    click.echo(str(run.comparison))
+    _look_at(run.told["remarks"])
+    click.echo(f"the report is {request.output_dir / 'benchmark.md'}")
+    if run.error is not None:
+        raise run.error
 
 
 def _init(language: Language, folder: Path, values: dict[str, str]) -> None:
@@ -202,9 +144,11 @@ def _sweep(request: Request, texts: tuple[str, ...]) -> None:
 
     def tell(point: Point) -> None:
         points.append(point)
-        size = " ".join(f"{name}={value}" for name, value in point.values.items())
         outcome = point.found["outcome"] + (" (kept from before)" if point.kept else "")
-        click.echo(f"{size}: {'; '.join([outcome, *map(_speedup, point.found['speedups'])])}")
+        median_ms = point.median_ms("solution")
+        median = [] if median_ms is None else [f"median {format_time(median_ms * NS_PER_MS)}"]
+        click.echo(f"{point.label}: {'; '.join([outcome, *median, *map(_speedup, point.found['speedups'])])}")
+        _look_at(point.found["remarks"])
 
     try:
         run_sweep(request, parse_sweep(texts), command=tuple(sys.argv), told=tell)
@@ -218,15 +162,6 @@ def _speedup(told: dict[str, Any]) -> str:
     return f"{ratio} times as fast as {told['baseline']} ({told['verdict']})"
 
 
-def _inferred(facts: dict[str, Any]) -> list[str]:
-    buffers = facts.get("buffers")
-    if not buffers:
-        return []
-    shapes = ", ".join(f"{name} {shape}" for name, shape in buffers.items())
-    return [f"buffers: {shapes} ({facts['buffers_from']})"]
-
-
-def _show(comparison: Any, folder: Path) -> None:
-    if comparison is not None:
-        click.echo(str(comparison))
-        click.echo(f"the report is {folder / 'benchmark.md'}")
+def _look_at(remarks: list[str]) -> None:
+    for each in remarks:
+        click.echo(f"before believing the numbers: {each}")

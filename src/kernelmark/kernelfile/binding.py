@@ -1,30 +1,35 @@
 """Makes a plan of the engine from a solution, its reference and the baselines asked for.
 
 The order matters, and is here: the reference runs first, on data that no instance of the solution has seen;
-then the solution is loaded and prewarmed on other values; then it is given the data.
+then the solution is loaded and prewarmed on other values; then it is given the data. A baseline that cannot be had
+is a row that says why, never another one under its name.
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from kernelmark.errors import CrashedError, UsageError
-from kernelmark.harness import Case, Implementation, Plan, make_plan
-from kernelmark.kernelfile.baselines import Compiled, make_baselines
+from kernelmark.errors import CrashedError, UsageError, VerificationError
+from kernelmark.harness import Case, Implementation, Plan, Unavailable, make_plan
+from kernelmark.harness.baselines import Compiled, compiled_by_inductor
 from kernelmark.kernelfile.languages import LANGUAGES
-from kernelmark.kernelfile.preparing import Prepared
-from kernelmark.kernelfile.reference import Reference, tensors_of
-from kernelmark.kernelfile.request import SOLUTION, Request
-from kernelmark.kernelfile.solutions import Ready
+from kernelmark.kernelfile.reference import Reference, by_name, copied, tensors_of
+from kernelmark.kernelfile.request import SOLUTION, Baseline, Request
+from kernelmark.kernelfile.solutions import Prepared, Ready
 from kernelmark.verify import Exact, StaleGuard
 
 __all__ = ["Bound", "bind", "shown_as", "take_values"]
 
 _OTHER_SEED = 0x5EED
 """Added to the seed for the values that a solution is loaded and prewarmed with."""
+_SMALL_MISS = 10
+"""Times the tolerance; a wrong kernel is off by more, and rounding in a sum of a million terms by less."""
 
 
 @dataclass(slots=True)
@@ -34,29 +39,43 @@ class Bound:
     plan: Plan
     own: Ready
     """The instance of the solution that is checked and timed."""
-    notes: dict[str, list[str]] = field(default_factory=dict)
+    reset: Callable[[], None] | None
+    notes: dict[str, list[str]]
     compiled: Compiled | None = None
+    baseline_errors: list[BaseException] = field(default_factory=list)
+    """What baselines raised, and the solution did not."""
 
-    def read_beside(self) -> str:
-        """Say beside which buffers the solution reads, where its answer holds NaN from there; blank without."""
-        ours = self.plan.ours.implementation
-        assert isinstance(ours, Implementation)  # the solution is never unavailable here
+    def explain(self, error: VerificationError) -> str:
+        """Say where a wrong answer of the solution's may come from; blank where nothing shows that."""
+        rows = error.comparison.rows if error.comparison is not None else ()
+        wrong = [each for each in rows[0].outputs if not each.passed] if rows else []
+        beside = self._read_beside()
+        if beside:
+            return (
+                f"its NaN come from beside {beside}: it reads outside that buffer, and the guards there hold NaN;"
+                " compare its loop bounds with the sizes of the buffers"
+            )
+        errors = [each.error_over_tolerance for each in wrong]
+        if errors and all(each is not None and each < _SMALL_MISS for each in errors):
+            return (
+                f"the errors are less than {_SMALL_MISS} times what is allowed, as rounding in long sums can be:"
+                ' if these are sums, say of how many terms in the reference file, as in reduction = "N"'
+            )
+        return ""
+
+    def _read_beside(self) -> str:
+        """Name the buffers beside which the solution reads, where its answer holds NaN from there."""
 
         def call() -> None:
-            if ours.reset is not None:
-                ours.reset()
+            if self.reset is not None:
+                self.reset()
             self.own.call()
 
+        outputs = {name: self.own.kwargs[name] for name in self.own.outputs}
         try:
-            names = self.own.canaries.readers(
-                call, {name: self.own.kwargs[name] for name in self.own.outputs}
-            )
+            return self.own.canaries.readers(call, outputs)
         except Exception:  # noqa: BLE001 - it is known to be wrong already; this only looks for the reason
             return ""
-        return names and (
-            f"its NaN come from beside {names}: it reads outside that buffer, and the guards there hold NaN; compare"
-            " its loop bounds with the sizes of the buffers"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,51 +92,49 @@ class _Workload:
         return self.inputs
 
     def reference(self, *inputs: Any) -> dict[str, torch.Tensor]:
-        kwargs = dict(zip(self.names, inputs, strict=True))
-        return self.prepared.reference.answer({**self.prepared.extra, **kwargs, **self.buffers}, self.outputs)
+        return self.prepared.reference.answer(
+            {**self.kwargs, **dict(zip(self.names, inputs, strict=True))}, self.outputs
+        )
 
     def verification(self) -> Exact:
-        return self.prepared.declaration
+        return Exact(self.prepared.reference.policy)
 
     @property
-    def extra(self) -> dict[str, Any]:
-        return self.prepared.extra
+    def kwargs(self) -> dict[str, Any]:
+        """What the reference is called with."""
+        return {**self.prepared.extra, **dict(zip(self.names, self.inputs, strict=True)), **self.buffers}
 
 
 def bind(request: Request, prepared: Prepared) -> Bound:
-    """Make the plan.
+    """Make the plan; the compiled baseline is compiled here.
 
     Raises:
         UsageError: reference and solution do not fit each other.
         CrashedError: the solution cannot be loaded.
     """
     notes: list[str] = []
-    reference, inferred = prepared.reference, prepared.inferred
     fresh = prepared.solution.data(request.seed)
-    _require_inout(reference, fresh.outputs)
-    expected = _first_answer(prepared, fresh)
-    forms = {name: (tuple(value.shape), value.dtype) for name, value in expected.items()}
-    del expected
+    _require_inout(prepared.reference, fresh.outputs)
+    # of the answer only the form is kept: the solution is not to find it in this process
+    forms = {name: value.to("meta") for name, value in _first_answer(prepared, fresh).items()}
     own = prepared.solution.ready(request.seed + _OTHER_SEED)
     broken = _prewarm(own, request.prewarm_calls)
     _take_over(own, fresh, notes)
     del fresh
     views = {}
     for name in own.outputs:
-        views[name] = shown_as(own.kwargs[name], forms[name]) if name in inferred else own.kwargs[name]
-        if views[name].numel() < own.kwargs[name].numel():
-            count, total = views[name].numel(), own.kwargs[name].numel()
-            notes.append(f"{name}: the first {count} of {total} elements are the reference's answer")
+        mine = own.kwargs[name]
+        views[name] = shown_as(mine, forms[name]) if name in prepared.inferred else mine
+        if views[name].numel() < mine.numel():
+            notes.append(
+                f"{name}: the first {views[name].numel()} of {mine.numel()} elements are the reference's answer"
+            )
     workload = _workload(own, prepared)
-    case = Case(
-        request.case_id,
-        lambda: workload,
-        params=dict(request.values),
-        seed=request.seed,
-    )
+    case = Case(request.case_id, lambda: workload, params=dict(request.values), seed=request.seed)
     ours = _implementation(own, views, workload, broken, request)
-    baselines, compiled = make_baselines(request.baselines, workload, reference, case)
-    return Bound(make_plan(case, (SOLUTION, ours), baselines), own, {SOLUTION: notes}, compiled)
+    baselines = _Baselines(workload, prepared.reference)
+    plan = make_plan(case, (SOLUTION, ours), {name: baselines.make(name) for name in request.baselines})
+    return Bound(plan, own, ours.reset, {SOLUTION: notes}, baselines.compiled, baselines.errors)
 
 
 def take_values(own: Ready, fresh: Ready) -> bool:
@@ -146,31 +163,28 @@ def take_values(own: Ready, fresh: Ready) -> bool:
     return same
 
 
-def shown_as(buffer: torch.Tensor, form: tuple[tuple[int, ...], torch.dtype]) -> torch.Tensor:
+def shown_as(buffer: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
     """Look at a flat buffer in the shape of the reference's answer, where it can be; C knows no shapes."""
-    shape, dtype = form
-    count = torch.Size(shape).numel()
-    if dtype != buffer.dtype or count > buffer.numel():
+    if answer.dtype != buffer.dtype or answer.numel() > buffer.numel():
         return buffer
-    return buffer.reshape(-1)[:count].view(shape)
+    return buffer.reshape(-1)[: answer.numel()].view(answer.shape)
 
 
 def _first_answer(prepared: Prepared, fresh: Ready) -> dict[str, torch.Tensor]:
     """Run the reference, and refuse sizes that it cannot work on before the solution overruns a buffer."""
     reference, inferred = prepared.reference, prepared.inferred
-    sizes = {name: fresh.kwargs[name] for name in sorted(inferred)}
-    told = ", ".join(f"{name}: {value.numel()} elements" for name, value in sizes.items())
-    advice = (
+    told = ", ".join(f"{name}: {fresh.kwargs[name].numel()} elements" for name in sorted(inferred))
+    advice = inferred and (
         f"; buffer sizes were inferred ({told}): give the reference file a shapes(**dims) that returns"
         " {parameter: shape}, or give --ptr-size"
     )
     try:
         answer = reference.answer({**prepared.extra, **fresh.kwargs}, fresh.outputs)
     except UsageError as error:
-        raise UsageError(f"{error}{advice if inferred else ''}") from error
+        raise UsageError(f"{error}{advice or ''}") from error
     except Exception as error:
         raise UsageError(
-            f"the reference {reference.path} raised {type(error).__name__}: {error}{advice if inferred else ''}"
+            f"the reference {reference.path} raised {type(error).__name__}: {error}{advice or ''}"
         ) from error
     for name in inferred & set(answer):
         if answer[name].numel() > fresh.kwargs[name].numel():
@@ -195,8 +209,7 @@ def _prewarm(own: Ready, calls: int) -> Exception | None:
     try:
         for _ in range(calls):
             own.call()
-        if torch.accelerator.is_available():
-            torch.accelerator.synchronize()
+        _synchronise()
     except Exception as error:  # noqa: BLE001 - it becomes the row of the solution, when that is checked
         return error
     return None
@@ -205,10 +218,8 @@ def _prewarm(own: Ready, calls: int) -> Exception | None:
 def _take_over(own: Ready, fresh: Ready, notes: list[str]) -> None:
     """Give the solution's own arguments the values that are compared; others where it has seen those."""
     same = take_values(own, fresh)
-    floats = [
-        t for n, t in own.kwargs.items() if n not in own.outputs and isinstance(t, torch.Tensor)
-        and t.is_floating_point()
-    ]  # fmt: skip
+    inputs = tensors_of(value for name, value in own.kwargs.items() if name not in own.outputs)
+    floats = [each for each in inputs if each.is_floating_point()]
     if same and floats:
         # setup draws the same values for every seed, so the solution has seen them; others are made from them
         StaleGuard(floats, seed=_OTHER_SEED).scramble()
@@ -249,17 +260,112 @@ def _implementation(
         raise CrashedError(f"a prewarm call raised {type(broken).__name__}: {broken}") from broken
 
     pristine = dict(zip(workload.names, workload.inputs, strict=True))
-    restored = [(own.kwargs[name], pristine[name]) for name in own.outputs if name in pristine]
-
-    def reset() -> None:
-        for mine, start in restored:
-            mine.copy_(start)
-
     return Implementation(
         run=run if broken is None else fail,
         args=(),
-        reset=reset if restored else None,
+        reset=_restoring({name: own.kwargs[name] for name in own.outputs if name in pristine}, pristine),
         owned_outputs=tuple(tensors_of(view for name, view in views.items() if name not in pristine)),
         damage=own.canaries.damage,
         backend=LANGUAGES[request.language].backend,
     )
+
+
+def _restoring(changing: dict[str, torch.Tensor], pristine: dict[str, Any]) -> Callable[[], None] | None:
+    """Give what puts back the values of what a call updates; ``None`` where it updates nothing."""
+
+    def reset() -> None:
+        for name, value in changing.items():
+            value.copy_(pristine[name])
+
+    return reset if changing else None
+
+
+def _synchronise() -> None:
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+
+
+# --- baselines -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Baselines:
+    """Makes baselines of a reference, each with output buffers of its own."""
+
+    workload: _Workload
+    of: Reference
+    compiled: Compiled | None = None
+    errors: list[BaseException] = field(default_factory=list)
+
+    def make(self, name: Baseline) -> Implementation | Unavailable:
+        if name is Baseline.EAGER:
+            return self._implementation(self.of.function, "torch eager")
+        return self._compile() if name is Baseline.COMPILE else self._flashinfer()
+
+    def _compile(self) -> Implementation | Unavailable:
+        def call(function: Callable[..., Any]) -> None:
+            _call_once(self._implementation(function, "torch.compile"))
+
+        found = compiled_by_inductor(self.of.function, call)
+        if isinstance(found, Unavailable):
+            return found
+        self.compiled = found
+        return self._implementation(found.function, "torch.compile")
+
+    def _flashinfer(self) -> Implementation | Unavailable:
+        parameters = inspect.signature(self.of.function).parameters
+        open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+        if "baseline" not in parameters and not open_ended:
+            return Unavailable(f"{self.of.path.name}: reference() takes no baseline")
+
+        def function(**kwargs: Any) -> Any:
+            return self.of.function(**{**kwargs, "baseline": "flashinfer"})
+
+        baseline = self._implementation(function, "flashinfer")
+        try:
+            _call_once(baseline)
+        except ImportError as error:
+            return Unavailable(f"flashinfer cannot be imported: {error}")
+        except Exception:  # noqa: BLE001 - the check calls it again, and tells
+            return baseline
+        if "flashinfer" not in sys.modules:
+            return Unavailable(
+                f'{self.of.path.name}: reference(baseline="flashinfer") did not import flashinfer, so it is another'
+                " implementation"
+            )
+        return baseline
+
+    def _implementation(self, function: Callable[..., Any], backend: str) -> Implementation:
+        workload, path = self.workload, self.of.path
+        inputs = dict(zip(workload.names, workload.inputs, strict=True))
+        changing = {name: inputs[name].clone() for name in inputs if name in workload.outputs}
+        buffers = {name: torch.empty_like(value) for name, value in workload.buffers.items()}
+        kwargs = {**workload.kwargs, **changing, **buffers}
+        in_place = {name: kwargs[name] for name in workload.outputs}
+
+        def run() -> Any:
+            try:
+                result = function(**kwargs)
+            except Exception as error:
+                self.errors.append(error)
+                raise
+            return in_place if result is None else by_name(result, workload.outputs, kwargs, path)
+
+        return Implementation(
+            run=run,
+            args=(),
+            reset=_restoring(changing, inputs),
+            owned_outputs=tuple(buffers.values()) if self._writes_in_place() else (),
+            backend=backend,
+        )
+
+    def _writes_in_place(self) -> bool:
+        """Whether the reference fills its buffers, rather than return tensors of its own."""
+        return self.of.function(**copied(self.workload.kwargs)) is None
+
+
+def _call_once(implementation: Implementation) -> None:
+    if implementation.reset is not None:
+        implementation.reset()
+    implementation.run()
+    _synchronise()

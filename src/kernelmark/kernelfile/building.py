@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,10 +22,15 @@ from kernelmark.files import draft
 from kernelmark.kernelfile.languages import LANGUAGES, LanguageEntry
 from kernelmark.kernelfile.request import Request
 
-__all__ = ["Compiler", "compiler_for", "find_library"]
+__all__ = ["Compiler", "Library", "compiler_for", "find_library"]
 
 _DEFAULT_ARCH = "sm_90"
 _FIRST_WITH_ITS_OWN = 90
+_OPENMP = re.compile(r"^\s*#\s*pragma\s+omp\s", re.MULTILINE)
+_NO_OPENMP = (
+    "#pragma omp had no effect: it was built without OpenMP; add --compile-flags=-fopenmp, with nvcc"
+    " --compile-flags=-Xcompiler=-fopenmp"
+)
 _COMPILE_LIMIT_S = 1800
 """Large CUTLASS files take minutes; half an hour is a compiler that hangs."""
 
@@ -47,7 +53,17 @@ class Compiler:
         return shlex.join(self.command(source, library))
 
 
-def find_library(request: Request) -> Path:
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The compiled solution."""
+
+    path: Path
+    built_with: str
+    """The line that built it; says so where somebody else did."""
+    notes: tuple[str, ...] = ()
+
+
+def find_library(request: Request) -> Library:
     """Give the library of the solution: the one beside it, or with ``compile`` one built from it.
 
     Raises:
@@ -66,7 +82,7 @@ def find_library(request: Request) -> Path:
         raise UnavailableError(
             f"{library} is older than {source}; build it again, or add --compile:\n  {line}"
         )
-    return library
+    return Library(library, "unknown: the library was there")
 
 
 def compiler_for(request: Request) -> Compiler:
@@ -103,7 +119,7 @@ def _headers(entry: LanguageEntry) -> tuple[tuple[str, ...], str]:
     )
 
 
-def _built(source: Path, compiler: Compiler) -> Path:
+def _built(source: Path, compiler: Compiler) -> Library:
     if shutil.which(compiler.program) is None:
         raise UnavailableError(
             f"--compile: there is no {compiler.program} here; install it, or build elsewhere:\n"
@@ -122,7 +138,8 @@ def _built(source: Path, compiler: Compiler) -> Path:
         library.parent.mkdir(parents=True, exist_ok=True)
         with draft(library) as partial:
             _run(compiler.command(source, partial), source)
-    return library
+    ignored = _OPENMP.search(preprocessed) and not any("openmp" in each for each in compiler.options)
+    return Library(library, compiler.line(source, library), (_NO_OPENMP,) if ignored else ())
 
 
 def _run(command: list[str], source: Path) -> str:

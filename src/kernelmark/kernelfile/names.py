@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.errors import UsageError
+from kernelmark.kernelfile.request import options
 from kernelmark.text.near import suggestion
 
 __all__ = ["Accepted", "names_in_python", "require_known"]
@@ -118,21 +119,18 @@ def _bound(tree: ast.Module) -> set[str]:
     return bound
 
 
-def require_known(values: Mapping[str, str], sources: Mapping[str, Accepted | frozenset[str]]) -> None:
-    """Check that at least one of ``sources`` (by a name for the message) takes each of ``values``.
+def require_known(values: Mapping[str, str], sources: Mapping[str, Accepted]) -> None:
+    """Make sure that every name on the command line means something to the solution or the reference.
 
     Raises:
-        UsageError: nobody takes one.
+        UsageError: one does not; near names are given, options' too.
     """
-    known = {
-        name: None
-        for source in sources.values()
-        for name in sorted(source.names if isinstance(source, Accepted) else source)
-    }
+    taken = dict.fromkeys(f"--{name}" for source in sources.values() for name in sorted(source.names))
+    written = (name for option, told in options().items() for name in told.names or (option,))
+    known = (*taken, *(f"--{name.removeprefix('--').replace('_', '-')}" for name in written))
     for name, value in values.items():
-        if any(name in source for source in sources.values()):
-            continue
-        hint = suggestion(f"--{name}", (f"--{each}" for each in known), there_are="they take")
-        raise UsageError(
-            f"--{name}={value}: neither an option nor a parameter of {' or '.join(sources)}; {hint}"
-        )
+        if not any(name in source for source in sources.values()):
+            near = suggestion(f"--{name}", known, there_are="they take")
+            raise UsageError(
+                f"--{name}={value}: neither an option nor a parameter of {' or '.join(sources)}; {near}"
+            )

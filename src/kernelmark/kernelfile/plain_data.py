@@ -31,8 +31,6 @@ class Writer:
     """Tells values as JSON, and writes the bytes of their tensors one after the other."""
 
     stream: BinaryIO
-    skipped: tuple[int, ...] = ()
-    """Tensors whose values do not matter: only their form is told."""
     _written: int = 0
 
     def told_apart(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -65,15 +63,12 @@ class Writer:
         raise NoPlainDataError(f"a {type(value).__name__} is no plain data")
 
     def _tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
-        form = {"tensor": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
-        if id(tensor) in self.skipped:
-            return {**form, "data": False}
         self._written += tensor.numel() * tensor.element_size()
         if self._written > MOST_BYTES:
             raise TooLargeError(f"its data are more than {MOST_BYTES >> 30} GiB")
         plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
         plain.reshape(-1).view(torch.uint8).numpy().tofile(self.stream)
-        return {**form, "data": True}
+        return {"tensor": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +103,6 @@ class Reader:
         size = math.prod(shape) * dtype.itemsize
         if size > MOST_BYTES:
             raise ValueError(f"a tensor of {size} bytes")
-        if not told["data"]:
-            return torch.empty(shape, dtype=dtype, device=self.device)
         data = bytearray(self.stream.read(size))
         if len(data) != size:
             raise ValueError(f"{len(data)} bytes for a tensor of {size}")

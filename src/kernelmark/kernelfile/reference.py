@@ -1,6 +1,8 @@
 """The reference file: what the right answer is, what shapes the buffers have, and what is close enough.
 
-The reference gets its own copy of everything, and its answer is brought into one form: output name → tensor.
+The reference gets its own copy of everything, and its answer is brought into one form: output name → tensor. How
+close is close enough is decided by :mod:`kernelmark.verify.policies`, from the command line, then from the file's
+``atol``, ``rtol`` or ``reduction``, then from the two figures that kernel-benchmark scripts start from.
 """
 
 from __future__ import annotations
@@ -16,20 +18,13 @@ import torch
 
 from kernelmark.errors import UsageError
 from kernelmark.harness.loading import load_module
-from kernelmark.verify import poison, untouched, unwritten
+from kernelmark.kernelfile.request import Request
+from kernelmark.verify import Form, Policy, Reduction, Tolerances, poison, untouched, unwritten
+from kernelmark.verify.tolerance import OutputScale
 
-__all__ = ["Reference", "Tolerances", "tolerances_of"]
+__all__ = ["Reference"]
 
-_DEFAULT_ATOL, _DEFAULT_RTOL = 1e-4, 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerances:
-    """The two tolerances, and where each came from."""
-
-    atol: float
-    rtol: float
-    sources: dict[str, str]
+_DEFAULTS = {"atol": 1e-4, "rtol": 1e-3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +38,17 @@ class Reference:
     module: ModuleType
     function: Callable[..., Any]
     inout: tuple[str, ...]
+    policy: Policy
+    """What decides how far outputs may be off."""
 
     @classmethod
-    def load(cls, path: Path) -> Reference:
-        """Import ``path``.
+    def load(cls, request: Request, values: Mapping[str, Any]) -> Reference:
+        """Import the request's reference file; ``values`` are the command line's.
 
         Raises:
-            UsageError: it cannot be imported, or has no ``reference``.
+            UsageError: it cannot be imported, has no ``reference``, or its tolerances are none.
         """
+        path = request.ref
         try:
             module = load_module(path)
         except Exception as error:
@@ -61,7 +59,17 @@ class Reference:
         if not callable(function):
             raise UsageError(f"{path} defines no reference(**kwargs)")
         inout = getattr(module, "inout", ())
-        return cls(path, module, function, (inout,) if isinstance(inout, str) else tuple(inout))
+        asked = Tolerances(atol=request.atol, rtol=request.rtol, source="command line")
+        policy = Policy(Form.ELEMENTS, asked, _tolerances(module, path, values))
+        return cls(path, module, function, (inout,) if isinstance(inout, str) else tuple(inout), policy)
+
+    @property
+    def tolerances(self) -> str:
+        """The rule for float32 outputs, and where it came from."""
+        rule, source = self.policy.for_dtype("float32")
+        terms = isinstance(rule, Reduction)
+        told = f"sums of {rule.length} terms" if terms else rule.describe(OutputScale("float32"))
+        return f"{told} ({source})"
 
     def shapes(self, scalars: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the file's ``shapes(**dims)``; nothing where it has none.
@@ -158,29 +166,36 @@ def copied(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def tolerances_of(reference: Reference, atol: float | None, rtol: float | None) -> Tolerances:
-    """Choose the tolerances: the command line's, then the reference file's, then the defaults.
-
-    Raises:
-        UsageError: the file's are no numbers.
-    """
-    found: dict[str, float] = {}
-    sources: dict[str, str] = {}
-    for name, told, default in (("atol", atol, _DEFAULT_ATOL), ("rtol", rtol, _DEFAULT_RTOL)):
-        own = getattr(reference.module, name, None)
-        if told is not None:
-            found[name], sources[name] = told, "command line"
-        elif own is not None:
-            found[name], sources[name] = _number(own, name, reference.path), "reference file"
-        else:
-            found[name], sources[name] = default, "default"
-    return Tolerances(found["atol"], found["rtol"], sources)
+def _tolerances(module: ModuleType, path: Path, values: Mapping[str, Any]) -> Tolerances:
+    """Read what the file says of its tolerance; the defaults where it says nothing."""
+    length = _reduction(module, path, values)
+    own = {name: getattr(module, name) for name in _DEFAULTS if getattr(module, name, None) is not None}
+    if length is not None:
+        return Tolerances(**own, length=length, source=f"reduction of {path.name}")
+    sources = {name: "reference file" if name in own else "default" for name in _DEFAULTS}
+    same = len(set(sources.values())) == 1
+    source = sources["atol"] if same else ", ".join(f"{name}: {where}" for name, where in sources.items())
+    return Tolerances(**{**_DEFAULTS, **own}, source=source)
 
 
-def _number(value: object, name: str, path: Path) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise UsageError(f"{path}: {name} = {value!r}; give a number of at least 0")
-    return float(value)
+def _reduction(module: ModuleType, path: Path, values: Mapping[str, Any]) -> int | None:
+    """Read how many terms the file's sums have: ``reduction = "N"``, a number, or ``reduction(**dims)``."""
+    told = getattr(module, "reduction", None)
+    if told is None:
+        return None
+    length = (
+        told(**accepted(told, values))
+        if callable(told)
+        else values.get(told)
+        if isinstance(told, str)
+        else told
+    )
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise UsageError(
+            f"{path}: reduction = {told!r} is {length!r}; name a dimension that the command line gives, or give how"
+            " many terms each sum has, as a number or as a function of the dimensions"
+        )
+    return length
 
 
 def tensors_of(values: Iterable[Any]) -> list[torch.Tensor]:

@@ -1,15 +1,15 @@
-"""What one ``kernelmark kernel`` is asked to do, checked when it is built; travels to the worker as JSON.
+"""What one ``kernelmark kernel`` is asked to do, checked when it is built; travels to the worker as plain values.
 
-It looks at no file's content and imports no torch.
+Each field says here, and nowhere else, how it is written on a command line. It looks at no file's content and
+imports no torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,21 +21,13 @@ from kernelmark.kernelfile.languages import Language, choose_language
 from kernelmark.records import Cache
 from kernelmark.text.near import suggestion
 
-__all__ = ["SOLUTION", "TIMING_METHODS", "Baseline", "Request", "parse_baselines"]
+__all__ = ["SOLUTION", "Baseline", "Option", "Request", "options", "parse_baselines"]
 
 SOLUTION = "solution"
 """The name of the solution's row."""
 
-FEWEST_TRIALS = 4
-"""Two passes in each of two blocks, without which nothing is known about spread."""
-_BLOCKS, _MOST_BLOCKS, _FEWEST_BLOCKS = 10, 25, 5
-"""How many blocks a comparison should have, and between which bounds it may have another number so that the
-samples divide evenly: the interval is over blocks, and around each of their passes the instrument is started and
-stopped."""
-
 TIMING_METHODS = {"cuda_event": "device_events", "host_time": "host"}
 """The names of kernel-benchmark scripts → ours. Our own names stand for themselves."""
-
 
 _ARCH = re.compile(r"auto|native|all(-major)?|(sm|compute|lto)_\d+[af]?")
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
@@ -78,68 +70,99 @@ def parse_baselines(text: str | Iterable[str]) -> tuple[Baseline, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One comparison of a solution with its reference.
+class Option:
+    """How a field of the request is written on a command line."""
 
-    Args:
-        solution: The file with the kernel.
-        ref: The file with ``reference(**kwargs)``.
-        output_dir: Where ``benchmark.md``, ``benchmark.json`` and the run go.
-        values: Dimensions and scalars as text, by their exact names.
-        implementation: A language, or ``auto``.
-        baselines: What to compare with.
-        timing_method: ``None`` for ``cuda_event`` on CUDA devices and ``host_time`` on others.
-        num_trials: Samples of each variant; a number that divides into blocks of two equal passes.
-        discard_first: Rounds after the warm-up whose readings are not kept.
-        prewarm_calls: Calls on other values, before anything is checked.
-        ptr_size: Elements of each buffer of ``solve``; 0 infers it.
-        timeout_s: How long the worker may take, once it has started up.
-        isolation: Whether the solution runs in a process of its own.
-        compile: Whether to build the library from the source.
-        compile_flags: Added to the compiler's command line.
+    meaning: str
+    names: tuple[str, ...] = ()
+    """Where the field's own name with dashes will not do."""
+    kind: type = str
+    """What the text is read as, where the default does not show it."""
+    least: int | None = None
+    """The smallest whole number that it may be."""
+
+
+def _told(meaning: str, **how: Any) -> dict[str, Option]:
+    return {"option": Option(meaning, **how)}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One comparison of a solution with its reference; ``values`` are dimensions and scalars by their exact names.
 
     Raises:
         UsageError: a value that no run could use.
     """
 
     solution: Path
-    ref: Path
-    output_dir: Path
+    ref: Path = field(metadata=_told("Required: file with reference(**kwargs)."))
+    output_dir: Path = field(metadata=_told("Required: folder for benchmark.md and the run."))
     values: Mapping[str, str] = field(default_factory=dict)
-    implementation: str = "auto"
-    baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
-    timing_method: str | None = None
-    num_warmup: int = 5
-    num_trials: int = 100
-    discard_first: int = 1
-    prewarm_calls: int = 1
-    ptr_size: int = 0
-    arch: str = "auto"
-    device: str = "auto"
-    gpu: int = 0
-    atol: float | None = None
-    rtol: float | None = None
-    seed: int = 42
-    cache: Cache = Cache.COLD
-    timeout_s: float = 300.0
-    isolation: bool = True
-    compile: bool = False
-    compile_flags: tuple[str, ...] = ()
+    implementation: str = field(
+        default="auto",
+        metadata=_told(
+            f"Language of SOLUTION: auto, {', '.join(Language)}.",
+            names=("--implementation", "--backend", "--impl"),
+        ),
+    )
+    baselines: tuple[Baseline, ...] = field(
+        default=(Baseline.EAGER,),
+        metadata=_told(f"What to compare with, separated by commas: {', '.join(Baseline)}, all, none."),
+    )
+    timing_method: str | None = field(
+        default=None,
+        metadata=_told(
+            f"Instrument: {', '.join(TIMING_METHODS)}, or a timer's own name. By default cuda_event on CUDA"
+            " devices, host_time elsewhere."
+        ),
+    )
+    num_warmup: int = field(default=5, metadata=_told("Untimed rounds of each variant.", least=0))
+    num_trials: int = field(default=100, metadata=_told("Samples of each variant.", least=3))
+    discard_first: int = field(default=1, metadata=_told("Further untimed rounds.", least=0))
+    prewarm_calls: int = field(
+        default=1, metadata=_told("Calls on other values, before anything is checked.", least=0)
+    )
+    ptr_size: int = field(default=0, metadata=_told("Elements of each buffer; 0 infers it.", least=0))
+    arch: str = field(default="auto", metadata=_told("Architecture in nvcc's command line."))
+    device: str = field(default="auto", metadata=_told("Where to run: auto, cpu, cuda, ..."))
+    gpu: int = field(default=0, metadata=_told("Number of the CUDA device.", least=0))
+    atol: float | None = field(
+        default=None, metadata=_told("Absolute tolerance; else the reference file's, else 1e-4.", kind=float)
+    )
+    rtol: float | None = field(
+        default=None, metadata=_told("Relative tolerance; else the reference file's, else 1e-3.", kind=float)
+    )
+    seed: int = field(default=42, metadata=_told("What the inputs are drawn with.", least=0))
+    cache: Cache = field(
+        default=Cache.COLD,
+        metadata=_told(
+            "Caches before each timed call: cold (flushed) or warm (as the call before left them)."
+        ),
+    )
+    timeout_s: float = field(
+        default=300.0, metadata=_told("Seconds that the solution may take.", names=("--timeout",))
+    )
+    isolation: bool = field(
+        default=True, metadata=_told("Run in this process, for a debugger.", names=("--no-isolation",))
+    )
+    compile: bool = field(default=False, metadata=_told("Build the library from SOLUTION first."))
+    compile_flags: tuple[str, ...] = field(
+        default=(), metadata=_told("Added to the compiler's command line.")
+    )
 
     def __post_init__(self) -> None:
-        for name in ("solution", "ref", "output_dir"):
-            object.__setattr__(self, name, Path(getattr(self, name)))
-        object.__setattr__(self, "baselines", parse_baselines(self.baselines))
-        object.__setattr__(self, "cache", Cache(self.cache))
-        object.__setattr__(self, "values", {name: str(value) for name, value in self.values.items()})
-        for name, least in _LEAST.items():
-            _require_count(name, getattr(self, name), least)
-        _require_blocks(self.num_trials)
-        for name in ("atol", "rtol"):
-            _require_tolerance(name, getattr(self, name))
+        read = {
+            **{name: Path(getattr(self, name)) for name in ("solution", "ref", "output_dir")},
+            "baselines": parse_baselines(self.baselines),
+            "cache": Cache(_one_of("cache", self.cache, tuple(Cache), "there are")),
+            "values": {name: str(value) for name, value in self.values.items()},
+        }
+        if isinstance(self.compile_flags, str):
+            read["compile_flags"] = tuple(shlex.split(self.compile_flags))
+        for name, value in read.items():
+            object.__setattr__(self, name, value)
+        self._require_numbers()
         self._require_words()
-        if not self.timeout_s > 0 or math.isinf(self.timeout_s):
-            raise UsageError(f"--timeout={self.timeout_s}: give a number of seconds above 0")
         for path, what in ((self.solution, "SOLUTION"), (self.ref, "--ref")):
             if not path.is_file():
                 raise UsageError(f"{what}: there is no file {path}")
@@ -147,14 +170,27 @@ class Request:
             raise UsageError(f"SOLUTION and --ref are the same file, {self.ref}; nothing would be compared")
         object.__setattr__(self, "implementation", choose_language(self.implementation, self.solution).value)
 
+    def _require_numbers(self) -> None:
+        for name, told in options().items():
+            value = getattr(self, name)
+            if told.least is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < told.least
+            ):
+                raise UsageError(f"{_written(name)}={value}: give a whole number of at least {told.least}")
+        for name in ("atol", "rtol"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise UsageError(f"--{name}={value}: give a number of at least 0")
+        if not 0 < self.timeout_s < math.inf:
+            raise UsageError(f"--timeout={self.timeout_s}: give a number of seconds above 0")
+
     def _require_words(self) -> None:
         """Refuse names that nothing here bears, before anything is built."""
         from kernelmark.timing.timers import TIMERS
 
-        methods = (*TIMING_METHODS, *(entry.name for entry in TIMERS))
-        if self.timing_method is not None and self.timing_method not in methods:
-            near = suggestion(self.timing_method, methods, there_are="there are")
-            raise UsageError(f"--timing-method={self.timing_method}: there is no such instrument; {near}")
+        if self.timing_method is not None:
+            methods = (*TIMING_METHODS, *(entry.name for entry in TIMERS))
+            _one_of("timing_method", self.timing_method, methods, "there are")
         if not _ARCH.fullmatch(self.arch):
             raise UsageError(f"--arch={self.arch}: give an architecture such as sm_90 or sm_90a, or auto")
         if not _DEVICE.fullmatch(self.device):
@@ -162,13 +198,6 @@ class Request:
         blank = [name for name, value in self.values.items() if not value.strip()]
         if blank:
             raise UsageError(f"--{blank[0]}= has no value; write --{blank[0]}=VALUE")
-
-    @property
-    def blocks(self) -> int:
-        """Into how many blocks the trials divide."""
-        found = _blocks_of(self.num_trials)
-        assert found is not None  # it is refused otherwise
-        return found
 
     @property
     def language(self) -> Language:
@@ -191,56 +220,23 @@ class Request:
         """What is compared: the solution's name and the values it is given."""
         return " ".join([self.solution.stem, *(f"{name}={value}" for name, value in self.values.items())])
 
-    def to_json(self) -> str:
-        """Write it for the worker."""
-        return json.dumps(dataclasses.asdict(self), default=str)
 
-    @classmethod
-    def from_json(cls, text: str) -> Request:
-        """Read what :meth:`to_json` wrote."""
-        told: dict[str, Any] = json.loads(text)
-        told["compile_flags"] = tuple(told["compile_flags"])
-        return cls(**told)
+def options() -> dict[str, Option]:
+    """Give the fields of a request that are options of a command line."""
+    return {
+        each.name: each.metadata["option"]
+        for each in dataclasses.fields(Request)
+        if "option" in each.metadata
+    }
 
 
-_LEAST = {
-    "num_warmup": 0,
-    "num_trials": FEWEST_TRIALS,
-    "discard_first": 0,
-    "prewarm_calls": 0,
-    "ptr_size": 0,
-    "gpu": 0,
-    "seed": 0,
-}
+def _one_of(name: str, value: str, known: Iterable[str], there_are: str) -> str:
+    known = tuple(known)
+    if value not in known:
+        near = suggestion(value, known, there_are=there_are)
+        raise UsageError(f"{_written(name)}={value}: there is no such one; {near}")
+    return value
 
 
-def _require_count(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        option = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{option}={value}: give a whole number of at least {least}")
-
-
-def _blocks_of(trials: int) -> int | None:
-    """Give the number of blocks, as near ten as can be, into which ``trials`` divide; ``None`` where none will do."""
-    pairs, odd = divmod(trials, 2)
-    if odd:
-        return None
-    fitting = [each for each in range(min(_FEWEST_BLOCKS, pairs), _MOST_BLOCKS + 1) if pairs % each == 0]
-    return min(fitting, key=lambda each: (abs(each - _BLOCKS), -each), default=None)
-
-
-def _require_blocks(trials: int) -> None:
-    if _blocks_of(trials) is not None:
-        return
-    below = next((each for each in range(trials, FEWEST_TRIALS - 1, -1) if _blocks_of(each)), None)
-    above = next(each for each in itertools.count(trials) if _blocks_of(each))
-    nearest = " or ".join(str(each) for each in (below, above) if each is not None)
-    raise UsageError(
-        f"--num-trials={trials}: the samples are taken in {_FEWEST_BLOCKS} to {_MOST_BLOCKS} blocks of two equal"
-        f" passes, and {trials} do not divide into such; the nearest that do are {nearest}"
-    )
-
-
-def _require_tolerance(name: str, value: float | None) -> None:
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"--{name}={value}: give a number of at least 0")
+def _written(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,28 +1,35 @@
-"""A solution as the binding sees it: buffers of its own, which outputs it writes, and a call without arguments.
+"""Solutions: what a kernel file is called with, which outputs it writes, and a call without arguments.
 
-Each kind can make its arguments twice: once as data that the solution's own instance has never seen, and once
-for that instance itself.
+A library's arguments are drawn here; a Python file's come from its own ``setup``. Each kind can make its arguments
+twice: once as data that the solution's own instance has never seen, and once for that instance itself. The judge
+makes data here too, and never loads an instance. Both draw the same values from the same seed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from kernelmark.errors import CrashedError, UsageError
+from kernelmark.errors import CrashedError, UnavailableError, UsageError
 from kernelmark.harness.loading import load_module
-from kernelmark.kernelfile.buffers import Sizes, fill
+from kernelmark.isolation import refuse_foreign_code_in_a_judge
+from kernelmark.kernelfile.buffers import Sizes, fill, infer_sizes
+from kernelmark.kernelfile.ctype import number
+from kernelmark.kernelfile.handover import Job
+from kernelmark.kernelfile.languages import LANGUAGES, Language
 from kernelmark.kernelfile.names import names_in_python
-from kernelmark.kernelfile.reference import accepted
-from kernelmark.kernelfile.signature import Signature
+from kernelmark.kernelfile.reference import Reference, accepted
+from kernelmark.kernelfile.request import Request
+from kernelmark.kernelfile.signature import Signature, scalars_of, signature_of
 from kernelmark.verify.canaries import Canaries
 
-__all__ = ["LibrarySolution", "ModuleSolution", "Ready", "Solution"]
+__all__ = ["LibrarySolution", "ModuleSolution", "Prepared", "Ready", "device_of", "prepare"]
 
 
 @dataclass(slots=True)
@@ -36,18 +43,6 @@ class Ready:
     """The guards around its buffers, where they are ours to lay out."""
 
 
-class Solution(Protocol):
-    """What both kinds can do."""
-
-    def data(self, seed: int) -> Ready:
-        """Make the arguments that are compared; what made them is never called with them."""
-        ...
-
-    def ready(self, seed: int) -> Ready:
-        """Load the instance that is checked and timed, with arguments of its own."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LibrarySolution:
     """``solve(...)`` of a compiled library; its arguments are ours."""
@@ -59,7 +54,7 @@ class LibrarySolution:
     device: str
 
     def data(self, seed: int) -> Ready:
-        """Draw the buffers."""
+        """Draw the arguments that are compared."""
         torch.manual_seed(seed)
         kwargs: dict[str, Any] = {}
         for each in self.signature.parameters:
@@ -70,11 +65,12 @@ class LibrarySolution:
         return Ready(kwargs, tuple(each.name for each in self.signature.outputs), lambda: None)
 
     def ready(self, seed: int) -> Ready:
-        """Load the library and bind its arguments.
+        """Load the instance that is checked and timed, and bind its own arguments.
 
         Raises:
             CrashedError: it cannot be loaded, or does not export ``solve``.
         """
+        refuse_foreign_code_in_a_judge(self.library)
         made = self.data(seed)
         for each in self.signature.pointers:
             made.kwargs[each.name] = made.canaries.around(
@@ -104,7 +100,7 @@ class ModuleSolution:
     device: str
 
     def data(self, seed: int) -> Ready:
-        """Make the arguments in an instance of the file that is thrown away afterwards."""
+        """Make the arguments that are compared in an instance of the file that is thrown away afterwards."""
         return self.ready(seed)
 
     def ready(self, seed: int) -> Ready:
@@ -114,19 +110,14 @@ class ModuleSolution:
             CrashedError: the file, or its ``setup``, raised.
             UsageError: what ``setup`` gave cannot be used.
         """
+        refuse_foreign_code_in_a_judge(self.path)
         torch.manual_seed(seed)
         try:
             module = load_module(self.path)
             setup, run_kernel = module.setup, module.run_kernel
-            given = dict(self.values)
-            named = getattr(setup, "__code__", None)
-            if (
-                named is not None
-                and "seed" in named.co_varnames[: named.co_argcount + named.co_kwonlyargcount]
-            ):
-                given.setdefault("seed", seed)
+            seeded = {"seed": seed} if "seed" in inspect.signature(setup).parameters else {}
             with torch.device(self.device):
-                made = setup(**accepted(setup, given))
+                made = setup(**accepted(setup, {**seeded, **self.values}))
         except Exception as error:
             raise CrashedError(f"{self.path.name}: {type(error).__name__}: {error}") from error
         kwargs, outputs = self._unpack(made)
@@ -141,10 +132,15 @@ class ModuleSolution:
 
     def _unpack(self, made: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         if not isinstance(made, Mapping) or not {"inputs", "outputs"} <= set(made):
-            raise self._error(f"gave {_shown(made)}; it must give {{'inputs': {{...}}, 'outputs': [...]}}")
+            names = f" with {sorted(map(str, made))}" if isinstance(made, Mapping) else ""
+            raise self._error(
+                f"gave a {type(made).__name__}{names}; it must give {{'inputs': {{...}}, 'outputs': [...]}}"
+            )
         inputs, outputs = made["inputs"], made["outputs"]
         if not isinstance(inputs, Mapping):
-            raise self._error(f"gave {_shown(inputs)} as inputs; give a dict from name to tensor or number")
+            raise self._error(
+                f"gave a {type(inputs).__name__} as inputs; give a dict from name to tensor or number"
+            )
         names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         if not names:
             raise self._error("names no output, so nothing could be compared; name at least one")
@@ -175,7 +171,78 @@ class ModuleSolution:
         return UsageError(f"{self.path}: setup() {what}")
 
 
-def _shown(value: Any) -> str:
-    return f"a {type(value).__name__}" + (
-        f" with {sorted(map(str, value))}" if isinstance(value, Mapping) else ""
+# --- what a worker and a judge make of a request -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with its reference loaded and its arguments known."""
+
+    reference: Reference
+    solution: LibrarySolution | ModuleSolution
+    extra: dict[str, Any]
+    """The command line's values for the reference; what the solution is called with comes before them."""
+    facts: dict[str, Any]
+    """What the report says about how it came about."""
+
+    @property
+    def inferred(self) -> frozenset[str]:
+        """Buffers whose size was guessed, which may therefore be larger than the answer."""
+        return self.solution.sizes.inferred if isinstance(self.solution, LibrarySolution) else frozenset()
+
+
+def prepare(job: Job, device: str) -> Prepared:
+    """Load the reference and decide the arguments; nothing of the solution's is loaded.
+
+    Raises:
+        UsageError: the files and values do not fit each other.
+    """
+    request = job.request
+    # the reference may draw something when it is imported, or in shapes()
+    torch.manual_seed(request.seed)
+    values = {name: number(text) for name, text in request.values.items()}
+    reference = Reference.load(request, values)
+    facts: dict[str, Any] = {"tolerances": reference.tolerances}
+    extra = accepted(reference.function, values)
+    if job.library is None:
+        return Prepared(reference, ModuleSolution(request.solution, values, device), extra, facts)
+    signature = signature_of(request)
+    scalars = scalars_of(request, signature)
+    sizes = infer_sizes(signature, scalars, reference.shapes({**values, **scalars}), request.ptr_size)
+    facts |= {"buffers": sizes.describe(), "buffers from": sizes.how}
+    told = {each.name for each in signature.parameters}
+    return Prepared(
+        reference,
+        LibrarySolution(job.library, signature, scalars, sizes, device),
+        {name: value for name, value in extra.items() if name not in told},
+        facts,
     )
+
+
+def device_of(request: Request) -> str:
+    """Give the device that the request runs on, by the name that opens it.
+
+    Raises:
+        UsageError: the language does not run on the device that is asked for.
+        UnavailableError: there is no such device here.
+    """
+    entry = LANGUAGES[request.language]
+    if entry.runs_on == "cpu" or request.interpreted:
+        if request.device not in ("auto", "cpu"):
+            raise UsageError(f"--device={request.device}: {entry.backend} runs on the CPU")
+        return "cpu"
+    if entry.runs_on == "any" and request.device != "auto":
+        return request.device
+    if torch.cuda.is_available():
+        if request.device not in ("auto", "cuda") and not request.device.startswith("cuda:"):
+            raise UsageError(f"--device={request.device}: {entry.backend} runs on CUDA devices")
+        return request.device if ":" in request.device else f"cuda:{request.gpu}"
+    if entry.runs_on == "any":
+        return "auto"
+    advice = (
+        "; a file that only uses torch runs here with --implementation=torch, and with --device=cpu Triton's"
+        " interpreter verifies it, untimed"
+        if request.language is Language.TRITON
+        else ""
+    )
+    raise UnavailableError(f"{entry.backend} needs a CUDA device, and torch finds none here{advice}")

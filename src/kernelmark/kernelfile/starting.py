@@ -6,12 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.errors import RecordError, UsageError
-from kernelmark.kernelfile.languages import Language
+from kernelmark.kernelfile.languages import LANGUAGES, Language
 
 __all__ = ["Pair", "write_pair"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-"""Python files end in .txt there: they are no modules of this package, and some import what is not installed."""
+"""Python files end in .txt there: they are no modules of this package, and some import what is not installed.
+In the repository each is a link to its example."""
+
+_SOLUTIONS = {
+    Language.CUDA_CPP: "softmax.cu",
+    Language.CUTLASS: "matmul_cutlass.cu",
+    Language.CPP: "softmax.cpp",
+    Language.TRITON: "softmax_triton.py.txt",
+    Language.CUTE_DSL: "softmax_cute.py.txt",
+    Language.TORCH: "softmax_torch.py.txt",
+}
+_SIZES = {"softmax": "--M=1024 --N=1024", "matmul": "--M=1024 --N=1024 --K=512"}
+_INTERPRETED = "--M=64 --N=64 --device=cpu"
+"""Triton's interpreter takes a minute for a million elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +36,6 @@ class Pair:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
-    source: str
-    target: str
-    reference: str
-    options: str
-
-
-_BY_LANGUAGE = {
-    Language.CUDA_CPP: _Template(
-        "softmax.cu", "softmax.cu", "softmax_reference.py.txt", "--compile --M=1024 --N=1024"
-    ),
-    Language.CUTLASS: _Template(
-        "matmul_cutlass.cu",
-        "matmul.cu",
-        "matmul_reference.py.txt",
-        "--compile --M=1024 --N=1024 --K=512",
-    ),
-    Language.CPP: _Template(
-        "softmax.cpp", "softmax.cpp", "softmax_reference.py.txt", "--compile --M=1024 --N=1024"
-    ),
-    Language.TRITON: _Template(
-        "softmax_triton.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
-    ),
-    Language.CUTE_DSL: _Template(
-        "softmax_cute.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
-    ),
-    Language.TORCH: _Template(
-        "softmax_torch.py.txt", "softmax.py", "softmax_reference.py.txt", "--M=1024 --N=1024"
-    ),
-}
-
-
 def write_pair(language: Language, folder: Path) -> Pair:
     """Write a solution in ``language`` and its reference into ``folder``.
 
@@ -63,19 +43,31 @@ def write_pair(language: Language, folder: Path) -> Pair:
         UsageError: a file of that name is there already; nothing is written.
         RecordError: the folder cannot be written.
     """
-    template = _BY_LANGUAGE[language]
-    solution, reference = folder / template.target, folder / "reference.py"
+    source = Path(_SOLUTIONS[language].removesuffix(".txt"))
+    problem = source.stem.partition("_")[0]
+    solution, reference = folder / f"{problem}{source.suffix}", folder / "reference.py"
     there = [str(path) for path in (solution, reference) if path.exists()]
     if there:
         raise UsageError(f"--init would overwrite {' and '.join(there)}; name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for source, target in ((template.source, solution), (template.reference, reference)):
-            target.write_bytes((_TEMPLATES / source).read_bytes())
+        for template, target in (
+            (_SOLUTIONS[language], solution),
+            (f"{problem}_reference.py.txt", reference),
+        ):
+            target.write_bytes((_TEMPLATES / template).read_bytes())
     except OSError as error:
         raise RecordError(f"cannot write into {folder}: {error.strerror}; name another folder") from error
+    words = ["--compile"] if LANGUAGES[language].interface == "library" else []
+    words.append(_INTERPRETED if language is Language.TRITON and not _has_gpu() else _SIZES[problem])
     command = (
         f"kernelmark kernel {solution} --implementation={language.value} --ref={reference}"
-        f" --output-dir={folder / 'out'} {template.options}"
+        f" --output-dir={folder / 'out'} {' '.join(words)}"
     )
     return Pair(solution, reference, command)
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

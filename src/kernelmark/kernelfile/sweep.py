@@ -1,6 +1,7 @@
 """A benchmark over several sizes, in one worker; a size that fails is one row, and the next has a new worker.
 
-What was measured is kept, so that a sweep that is started again goes on where it stopped.
+What was measured is kept, so that a sweep that is started again goes on where it stopped. The table and the plot
+show what ``benchmark.json`` says of each size.
 """
 
 from __future__ import annotations
@@ -8,18 +9,27 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from html import escape as escape_xml
 from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import KernelmarkError, TimingError, UsageError, VerificationError
-from kernelmark.kernelfile.isolation import Processes
+from kernelmark.kernelfile.judging import Outcome
 from kernelmark.kernelfile.request import Request
-from kernelmark.kernelfile.run import benchmark
+from kernelmark.kernelfile.run import carry_out, processes
+from kernelmark.records import FORMAT_VERSION
+from kernelmark.report import write_report
+from kernelmark.report.columns import Align
+from kernelmark.report.pages import Page, Section, Table, page_markdown
+from kernelmark.units import format_ratio, significant
 
 __all__ = ["Point", "parse_sweep", "run_sweep"]
+
+_JSON = "sweep.json"
 
 MOST_POINTS = 1000
 """More is a range written wrong."""
@@ -38,6 +48,15 @@ class Point:
     """``benchmark.json`` of that size."""
     kept: bool = False
     """Whether it was measured by an earlier sweep."""
+
+    @property
+    def label(self) -> str:
+        """The size in words."""
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
+
+    def median_ms(self, variant: str) -> float | None:
+        """Give the median time of a variant; ``None`` where it has none."""
+        return self.found["variants"].get(variant, {}).get("median_ms")
 
 
 def parse_sweep(texts: Sequence[str]) -> list[dict[str, str]]:
@@ -82,29 +101,27 @@ def run_sweep(
         UnavailableError: this machine lacks something.
         KernelmarkError: at least one size failed, crashed or was not timed; all were tried.
     """
-    from kernelmark.kernelfile.sweep_report import SWEEP_JSON, write_sweep
-
     twice = sorted({name for size in sizes for name in size} & set(request.values))
     if twice:
         raise UsageError(f"{', '.join(twice)}: given as a value and as a --sweep; leave one")
-    kept = _kept(request.output_dir / SWEEP_JSON)
+    kept = _kept(request.output_dir / _JSON)
     points: list[Point] = []
-    first_error: KernelmarkError | None = None
-    with Processes(keep_worker=True) as processes:
+    error: KernelmarkError | None = None
+    with processes(request, keep_worker=True) as running:
         for size in sizes:
             each = _at(request, size)
             fingerprint = _fingerprint(each)
-            if fingerprint in kept:
-                point = Point(size, fingerprint, kept[fingerprint], kept=True)
-            else:
-                first_error = _worse(first_error, _run(each, command, processes))
-                page = each.output_dir / "benchmark.json"
-                point = Point(size, fingerprint, json.loads(page.read_text(encoding="utf-8")))
-            points.append(point)
-            write_sweep(request.output_dir, points)
-            told(point)
-    if first_error is not None:
-        raise first_error
+            found = kept.get(fingerprint)
+            if found is None:
+                run = carry_out(each, command=command, running=running)
+                if run.error is not None and not isinstance(run.error, VerificationError | TimingError):
+                    raise run.error
+                error, found = _worse(error, run.error), run.told
+            points.append(Point(size, fingerprint, found, kept=fingerprint in kept))
+            _write(request.output_dir, points)
+            told(points[-1])
+    if error is not None:
+        raise error
     return points
 
 
@@ -113,14 +130,6 @@ def _at(request: Request, size: Mapping[str, str]) -> Request:
     return replace(
         request, values={**request.values, **size}, output_dir=request.output_dir / "sweep" / label
     )
-
-
-def _run(request: Request, command: tuple[str, ...], processes: Processes) -> KernelmarkError | None:
-    try:
-        benchmark(request, command=command, processes=processes)
-    except (VerificationError, TimingError) as error:
-        return error
-    return None
 
 
 def _worse(first: KernelmarkError | None, second: KernelmarkError | None) -> KernelmarkError | None:
@@ -152,10 +161,8 @@ def _expand(part: str, text: str) -> Iterator[str]:
 
 
 def _fingerprint(request: Request) -> str:
-    told = json.loads(request.to_json())
-    for name in ("output_dir", "timeout_s"):
-        del told[name]
-    parts = [json.dumps(told, sort_keys=True).encode()]
+    told = {name: each for name, each in asdict(request).items() if name not in ("output_dir", "timeout_s")}
+    parts = [json.dumps(told, sort_keys=True, default=str).encode()]
     parts += [path.read_bytes() for path in (request.solution, request.ref)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
@@ -165,9 +172,119 @@ def _kept(path: Path) -> dict[str, Mapping[str, Any]]:
     try:
         points = json.loads(path.read_text(encoding="utf-8"))["points"]
         return {
-            each["fingerprint"]: each["found"]
-            for each in points
-            if each["found"]["outcome"] in ("measured", "verified")
+            each["fingerprint"]: each["found"] for each in points if Outcome(each["found"]["outcome"]).passed
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+# --- the table and the plot ----------------------------------------------------------------------------
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+"""Colours that can be told apart by the colour-blind (Okabe and Ito)."""
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 400, 80, 160, 20, 60
+
+
+def _write(folder: Path, points: Sequence[Point]) -> None:
+    """Write ``sweep.md``, ``sweep.json`` and ``sweep.svg`` into ``folder``."""
+    told = {
+        "schema": "kernelmark.kernelfile.sweep",
+        "schema_version": FORMAT_VERSION,
+        "points": [
+            {"values": dict(each.values), "fingerprint": each.fingerprint, "found": each.found}
+            for each in points
+        ],
+    }
+    write_report(folder / _JSON, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    write_report(folder / "sweep.svg", _plot(points))
+    page = page_markdown(Page("Sweep", (Section("", (_table(points),)),)))
+    write_report(folder / "sweep.md", f"{page}\n![median time over sizes](sweep.svg)\n")
+
+
+def _table(points: Sequence[Point]) -> Table:
+    """Lay out one line per size: medians of each variant, then the paired ratio to each baseline."""
+    variants = _variants(points)
+    baselines = list(dict.fromkeys(s["baseline"] for each in points for s in each.found["speedups"]))
+    headings = ("size", "outcome", *(f"{name}: median (ms)" for name in variants))
+    headings += tuple(f"times as fast as {name}" for name in baselines)
+    lines = []
+    for point in points:
+        ratios = {
+            each["baseline"]: format_ratio(each["paired"], each["low"], each["high"])
+            for each in point.found["speedups"]
+        }
+        medians = [
+            point.found["variants"].get(name, {}).get("check", "") if median is None else significant(median)
+            for name in variants
+            for median in (point.median_ms(name),)
+        ]
+        lines.append(
+            (point.label, point.found["outcome"], *medians, *(ratios.get(name, "") for name in baselines))
+        )
+    return Table(headings, tuple(lines), (Align.LEFT, Align.LEFT, *(Align.RIGHT,) * (len(headings) - 2)))
+
+
+def _plot(points: Sequence[Point]) -> str:
+    """Draw the median of each variant over the sizes, times on a logarithmic axis, as SVG."""
+    known = [
+        m for p in points for name in _variants(points) if (m := p.median_ms(name)) is not None and m > 0
+    ]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}"'
+        ' font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+    ]
+    if known:
+        low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+        high = max(high, low + 1)
+        parts += _axes(points, low, high)
+        for index, name in enumerate(_variants(points)):
+            parts += _line(points, name, index, low, high)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _axes(points: Sequence[Point], low: int, high: int) -> list[str]:
+    parts = []
+    for power in range(low, high + 1):
+        y = _y(10.0**power, low, high)
+        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+        label = f"{10.0**power:g} ms"
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    # as many labels as there is room for
+    step = max(1, math.ceil(len(points) / 8))
+    for index in range(0, len(points), step):
+        x = _x(index, len(points))
+        label = escape_xml(points[index].label)
+        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{label}</text>')
+    return parts
+
+
+def _line(points: Sequence[Point], name: str, index: int, low: int, high: int) -> list[str]:
+    colour = _COLOURS[index % len(_COLOURS)]
+    places = [
+        (_x(i, len(points)), _y(median, low, high))
+        for i, point in enumerate(points)
+        if (median := point.median_ms(name)) is not None and median > 0
+    ]
+    if not places:
+        return []
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+    x, y = _WIDTH - _RIGHT + 12, _TOP + 16 + 18 * index
+    return [
+        f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
+        *dots,
+        f'<text x="{x}" y="{y}" fill="{colour}">{escape_xml(name)}</text>',
+    ]
+
+
+def _x(index: int, count: int) -> float:
+    return _LEFT + 20 + (_WIDTH - _LEFT - _RIGHT - 40) * (index / (count - 1) if count > 1 else 0.5)
+
+
+def _y(value: float, low: int, high: int) -> float:
+    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - math.log10(value)) / (high - low)
+
+
+def _variants(points: Sequence[Point]) -> list[str]:
+    return list(dict.fromkeys(name for each in points for name in each.found["variants"]))

@@ -84,10 +84,12 @@ def _protocol(protocol: Protocol) -> str:
     if protocol.verify_only:
         return "Checks only; nothing was timed."
     blocks = "one block" if protocol.blocks == 1 else f"{protocol.blocks} blocks"
-    counts = f"{protocol.min_count} to {protocol.max_count} samples"
     before = "its reset and a flush of the caches" if protocol.cache is Cache.COLD else "its reset"
+    timed = f"Every implementation was timed in {blocks} of A B C … C B A, each timed call after {before}:"
+    if protocol.min_count == protocol.max_count:
+        return f"{timed} {counted(protocol.max_count, 'sample')}, whatever they cost."
     return (
-        f"Every implementation was timed in {blocks} of A B C … C B A, each timed call after {before}:"
-        f" {significant(protocol.sample_ms, 3)} ms of samples ({counts})"
+        f"{timed} {significant(protocol.sample_ms, 3)} ms of samples"
+        f" ({protocol.min_count} to {protocol.max_count} samples)"
         f" after {significant(protocol.warmup_ms, 3)} ms of warm-up."
     )

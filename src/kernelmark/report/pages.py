@@ -15,9 +15,9 @@ from rich.text import Text
 from kernelmark.report.columns import Align
 from kernelmark.report.console import plain_text
 from kernelmark.report.markdown import escape, escape_line, table
-from kernelmark.report.plain import one_line
+from kernelmark.report.plain import one_line, visible
 
-__all__ = ["Items", "Page", "Section", "Table", "page_markdown", "page_text"]
+__all__ = ["Block", "Items", "Page", "Section", "Table", "page_markdown", "page_text"]
 
 _GAP = 2
 
@@ -39,11 +39,21 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """What somebody else wrote, line by line as it is: a compiler's output, a traceback."""
+
+    text: str
+
+
+Part = str | Items | Table | Block
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """A heading and what stands below it: sentences, lists, tables."""
 
     title: str
-    parts: tuple[str | Items | Table, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +86,27 @@ def _texts(page: Page) -> Iterator[str]:
         yield from map(_text, section.parts)
 
 
-def _markdown(part: str | Items | Table) -> str:
+def _markdown(part: Part) -> str:
     if isinstance(part, str):
         return escape_line(one_line(part))
     if isinstance(part, Items):
         return "\n".join(f"- {escape_line(one_line(text))}" for text in part.texts)
+    if isinstance(part, Block):
+        fence = "```"
+        while fence in part.text:
+            fence += "`"
+        return f"{fence}\n{part.text}\n{fence}"
     cells = [[escape(one_line(cell)) for cell in line] for line in part.cells]
     return table([escape(heading) for heading in part.headings], cells, part.aligns)
 
 
-def _text(part: str | Items | Table) -> str:
+def _text(part: Part) -> str:
     if isinstance(part, str):
         return one_line(part)
     if isinstance(part, Items):
         return "\n".join(f"  {one_line(text)}" for text in part.texts)
+    if isinstance(part, Block):
+        return "\n".join(f"  {visible(line)}" for line in part.text.splitlines())
     return plain_text(_rich(part.headings, part.cells, part.aligns))
 
 

@@ -3,6 +3,6 @@
 from kernelmark.stats.mean_ratio import MeanRatio, mean_ratio
 from kernelmark.stats.ratio import paired_ratio
 from kernelmark.stats.student import t_quantile
-from kernelmark.stats.summary import drift, summarise
+from kernelmark.stats.summary import drift, nearest_rank, summarise
 
-__all__ = ["MeanRatio", "drift", "mean_ratio", "paired_ratio", "summarise", "t_quantile"]
+__all__ = ["MeanRatio", "drift", "mean_ratio", "nearest_rank", "paired_ratio", "summarise", "t_quantile"]

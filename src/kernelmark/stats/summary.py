@@ -11,7 +11,7 @@ from statistics import fmean, median, stdev
 
 from kernelmark.records import Note, NoteKind, Statistics
 
-__all__ = ["drift", "summarise"]
+__all__ = ["drift", "nearest_rank", "summarise"]
 
 _FOR_TAILS = 10
 """Below ten samples the tenth percentile is not among them: it would be the minimum by another name."""
@@ -47,6 +47,15 @@ def summarise(samples: Sequence[int | float]) -> Statistics:
         std_ns=stdev(ordered) if count >= _FOR_SPREAD else None,
         notes=_notes(ordered),
     )
+
+
+def nearest_rank(samples: Sequence[int | float], share: float) -> int | float:
+    """Give the sample below which ``share`` of them lie, to the nearest rank.
+
+    Raises:
+        IndexError: there is no sample.
+    """
+    return sorted(samples)[round(share * (len(samples) - 1))]
 
 
 def drift(first: Sequence[int | float], second: Sequence[int | float]) -> float | None:

@@ -51,7 +51,7 @@ def test_a_library_older_than_its_source_is_refused(ask) -> None:
     with pytest.raises(UnavailableError, match="is older than"):
         find_library(asked)
     os.utime(asked.solution, (1, 1))
-    assert find_library(asked) == library
+    assert find_library(asked).path == library
 
 
 def test_compile_flags_reach_the_compiler(ask) -> None:
@@ -107,15 +107,41 @@ def test_the_user_s_own_compiler_is_used(ask, monkeypatch: pytest.MonkeyPatch) -
 
 @needs_compiler
 def test_a_built_library_is_kept_until_source_header_or_flags_change(ask) -> None:
-    first = find_library(ask(compile=True))
+    first = find_library(ask(compile=True)).path
     built = first.stat().st_mtime_ns
-    assert find_library(ask(compile=True)) == first
+    assert find_library(ask(compile=True)).path == first
     assert first.stat().st_mtime_ns == built
-    assert find_library(ask(compile=True, compile_flags=("-DOTHER",))) != first
-    assert find_library(ask(text=SOURCE + "// more\nint other;", compile=True)) != first
+    assert find_library(ask(compile=True, compile_flags=("-DOTHER",))).path != first
+    assert find_library(ask(text=SOURCE + "// more\nint other;", compile=True)).path != first
     asked = ask(compile=True)
     (asked.solution.parent / "value.h").write_text("#define VALUE 2.0f\n")
-    assert find_library(asked) != first
+    assert find_library(asked).path != first
+
+
+PARALLEL = """
+extern "C" void solve(float* out) {
+    #pragma omp parallel for
+    for (int i = 0; i < 4; ++i) out[i] = 1;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("text", "flags", "ignored"),
+    [
+        (PARALLEL, (), True),
+        (PARALLEL, ("-fopenmp",), False),
+        (SOURCE + "// #pragma omp parallel\n", (), False),
+    ],
+)
+def test_pragmas_of_openmp_that_had_no_effect_are_told(
+    ask, text: str, flags: tuple[str, ...], ignored
+) -> None:
+    library = find_library(ask(text=text, compile=True, compile_flags=flags))
+    assert any("-fopenmp" in note for note in library.notes) is ignored
+    assert library.built_with.startswith("g++ -shared") or "-shared" in library.built_with
+    assert all(flag in library.built_with for flag in flags)
 
 
 @needs_compiler

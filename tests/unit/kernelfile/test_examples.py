@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kernelmark.kernelfile import Request, benchmark, starting
-from kernelmark.kernelfile.arguments import signature_of
 from kernelmark.kernelfile.building import find_library
 from kernelmark.kernelfile.languages import LANGUAGES, Language
 
@@ -111,7 +110,9 @@ def test_the_triton_examples_are_verified_in_the_interpreter(path: Path, tmp_pat
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, which is not installed")
 @solutions(Language.CUDA_CPP)
 def test_the_cuda_examples_compile(path: Path, tmp_path: Path) -> None:
-    assert find_library(request_for(path, tmp_path / "out", compile=True, arch="sm_90")).stat().st_size > 0
+    assert (
+        find_library(request_for(path, tmp_path / "out", compile=True, arch="sm_90")).path.stat().st_size > 0
+    )
 
 
 @pytest.mark.slow
@@ -124,19 +125,21 @@ def test_the_cuda_examples_compile(path: Path, tmp_path: Path) -> None:
 def test_the_cutlass_example_compiles_with_the_installed_package_s_headers(
     path: Path, tmp_path: Path
 ) -> None:
-    library = find_library(request_for(path, tmp_path / "out", compile=True, arch="sm_90a"))
+    library = find_library(request_for(path, tmp_path / "out", compile=True, arch="sm_90a")).path
     # the kernel's name holds Hopper's own matrix instruction, which sums products of halves up in 32 bits
     assert b"MMA_64x256x16_F32F16F16" in library.read_bytes()
 
 
 @solutions(Language.CUDA_CPP, Language.CUTLASS)
 def test_the_signatures_of_the_cuda_examples_fit_their_references(path: Path, tmp_path: Path) -> None:
-    from kernelmark.kernelfile.preparing import prepare
+    from kernelmark.kernelfile.handover import Job
+    from kernelmark.kernelfile.signature import signature_of
+    from kernelmark.kernelfile.solutions import prepare
 
     asked = request_for(path, tmp_path / "out")
-    prepared = prepare(asked, tmp_path / "none.so", "cpu")
+    prepared = prepare(Job(tmp_path, asked, tmp_path / "none.so"), "cpu")
     assert not prepared.inferred
-    assert prepared.facts["buffers_from"] == "shapes() of the reference"
+    assert prepared.facts["buffers from"] == "shapes() of the reference"
     data = prepared.solution.data(0)
     answer = prepared.reference.answer({**prepared.extra, **data.kwargs}, data.outputs)
     for name, value in answer.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelmark.errors import TimingError
+from kernelmark.errors import CrashedError, TimingError
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.judging import judged_rows, missing_rows, twice_checked
 from kernelmark.records import Check, Note
@@ -42,7 +42,8 @@ def test_more_time_in_the_samples_than_the_parent_saw_is_no_reading(rows) -> Non
 
 
 def test_a_dead_worker_s_rows_are_accounted_for(asked) -> None:
-    made = missing_rows(asked(baselines="all"), (), "died of SIGSEGV\nlast lines", "stack", crashed=True)
+    error = CrashedError("died of SIGSEGV\nlast lines")
+    made = missing_rows(asked(baselines="all"), (), error, "stack")
     assert [row.implementation for row in made] == [
         "solution",
         "pytorch-eager",

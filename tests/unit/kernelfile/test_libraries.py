@@ -55,7 +55,7 @@ def test_a_library_is_checked_and_timed_on_inferred_buffers(run) -> None:
     assert [row.check for row in found.rows] == [Check.VERIFIED] * 2
     assert found.rows[0].timing is not None
     assert found.facts["buffers"] == {"x": "1000", "out": "1000"}
-    assert "inferred: 1000 elements from n=1000" in found.facts["buffers_from"]
+    assert "inferred: 1000 elements from n=1000" in found.facts["buffers from"]
 
 
 def test_scalars_of_every_kind_arrive(run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelfile.names import names_in_python, require_known
+from kernelmark.kernelfile.names import Accepted, names_in_python, require_known
 
 SETUP = """
 raise RuntimeError("this file must not be run")
@@ -64,6 +64,11 @@ def test_an_imported_or_assigned_function_is_there(write) -> None:
 
 def test_a_name_that_nobody_takes_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean '--seq_len'"):
-        require_known({"seqlen": "1"}, {"solve()": frozenset({"seq_len", "M"})})
+        require_known({"seqlen": "1"}, {"solve()": Accepted(frozenset({"seq_len", "M"}))})
     with pytest.raises(UsageError, match="they take: --M, --seq_len"):
-        require_known({"Q": "1"}, {"solve()": frozenset({"seq_len", "M"})})
+        require_known({"Q": "1"}, {"solve()": Accepted(frozenset({"seq_len", "M"}))})
+
+
+def test_a_misspelt_option_is_told_from_a_parameter() -> None:
+    with pytest.raises(UsageError, match=r"--cahce=warm: neither an option .*; did you mean '--cache'"):
+        require_known({"cahce": "warm"}, {"solve()": Accepted(frozenset({"M"}))})

@@ -18,9 +18,8 @@ from kernelmark.errors import (
 )
 from kernelmark.harness import checking
 from kernelmark.kernelfile import Request, benchmark
-from kernelmark.kernelfile.answers import leave_answers, read_answers
 from kernelmark.kernelfile.handover import Job
-from kernelmark.kernelfile.judge import recheck
+from kernelmark.kernelfile.second_check import compare_answers, leave_answers, read_answers
 from kernelmark.kernelfile.solutions import Ready
 from kernelmark.records import Check
 from kernelmark.report.notes import note_text
@@ -68,12 +67,12 @@ def test_a_right_solution_is_checked_again_and_the_report_says_so(asked, tmp_pat
     assert found.outcome == "measured"
     assert any("process that never loaded it" in note_text(note) for note in found.rows[0].notes)
     page = (tmp_path / "out" / "benchmark.md").read_text()
-    assert "| **answers checked again** | yes, in a process that never loaded the solution |" in page
+    assert "| answers checked again | yes, in a process that never loaded the solution |" in page
 
 
 @pytest.mark.parametrize("left", ["None", "path.write_text('[]')"])
 def test_a_worker_that_leaves_no_answers_has_shown_nothing(asked, left: str) -> None:
-    trick = f"import kernelmark.kernelfile.answers as a\na.write_json = lambda path, value: {left}\n"
+    trick = f"import kernelmark.kernelfile.second_check as a\na.replace = lambda path, value: {left}\n"
     with pytest.raises(VerificationError, match="left no answers that can be read"):
         benchmark(asked(trick + SCALE, isolation=True))
 
@@ -94,7 +93,7 @@ def test_a_second_check_that_breaks_gives_no_time(asked, tmp_path: Path) -> None
 import sys
 
 def reference(x, out, **kwargs):
-    if sys.modules["__main__"].__spec__.name.endswith("judge"):
+    if sys.modules["kernelmark.isolation.channel"]._Here.judge:
         raise MemoryError("no room")
     return x * 2
 """
@@ -175,7 +174,7 @@ def handed_over(
     fixed = _Fixed(kwargs, outputs)
     own = fixed.data(0)
     own.call = lambda: [own.kwargs[name].fill_(1) for name in outputs] and None
-    leave_answers(own, fixed, inout=inout, seed=1, folder=folder, ours=False)
+    leave_answers(own, fixed, inout=inout, seed=1, folder=folder)
     return read_answers(folder, "cpu")
 
 
@@ -272,8 +271,8 @@ def test_an_argument_that_cannot_travel_stops_the_check_only_where_the_reference
     fixed = _Fixed({"x": x, "out": torch.empty(4), "call": lambda: None}, ("out",))
     own = fixed.data(0)
     own.call = lambda: torch.mul(own.kwargs["x"], 2, out=own.kwargs["out"])
-    leave_answers(own, fixed, inout=(), seed=1, folder=tmp_path, ours=False)
-    found = recheck(Job(tmp_path, asked(reference=reference), None, 1))
+    leave_answers(own, fixed, inout=(), seed=1, folder=tmp_path)
+    found = compare_answers(Job(tmp_path, asked(reference=reference), None, 1), "cpu")
     assert found.undone.startswith(undone)
     assert bool(found.outputs) is not bool(undone)
 
@@ -282,6 +281,6 @@ def test_what_would_prove_nothing_is_told(asked, tmp_path: Path) -> None:
     # within this tolerance zeros are right too
     handed_over({"x": torch.randn(64), "out": torch.zeros(64)}, tmp_path)
     reference = "import torch\natol = 100\ndef reference(x, out, **kwargs):\n    return x\n"
-    found = recheck(Job(tmp_path, asked(reference=reference), None, 1))
+    found = compare_answers(Job(tmp_path, asked(reference=reference), None, 1), "cpu")
     assert not found.wrong
     assert "zeros" in found.vacuous

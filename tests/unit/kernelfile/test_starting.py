@@ -9,9 +9,9 @@ import pytest
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile import Language, Request, benchmark, write_pair
-from kernelmark.kernelfile.arguments import signature_of
 from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.names import names_in_python
+from kernelmark.kernelfile.signature import signature_of
 
 
 @pytest.mark.parametrize("language", Language)

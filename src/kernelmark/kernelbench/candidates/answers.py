@@ -106,7 +106,7 @@ def _compared(told: Sequence[Any], reader: Reader, job: Job, problem: Problem) -
         torch.manual_seed(seed)
         expected = problem.answer(*inputs)
         verdict = check_outputs(reader.value(left["outputs"]), expected, problem.declaration)
-        outputs = tuple(each.model_dump(mode="json") for each in verdict.outputs)
+        outputs = verdict.outputs
         if not verdict.passed:
             return SecondCheck(wrong=f"{which}: {verdict.message}", outputs=outputs)
         if number == 1:
