@@ -28,7 +28,7 @@ def calls(kind: str, place: str) -> dict[str, Any]:
     """Make the calls: those of the audit, then softmax, RMSNorm and a product of tileops."""
     import torch
 
-    from kernelmark.audit.calls import build_calls
+    from kernelmark.audit.instruments import build_calls
     from kernelmark.timing import Call
     from tileops.ops import GemmFwdOp, RMSNormFwdOp, SoftmaxFwdOp
 

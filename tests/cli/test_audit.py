@@ -14,8 +14,7 @@ from click.testing import CliRunner
 
 from kernelmark import audit as package
 from kernelmark.audit import Audit, AuditOptions
-from kernelmark.audit.readings import Failure
-from kernelmark.audit.result import Setting, conclude
+from kernelmark.audit.result import Failure, Setting, conclude
 from kernelmark.cli.audit import audit
 from kernelmark.records import DeviceRecord, Environment
 
@@ -36,13 +35,20 @@ def kernelmark(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_real_reading_is_shown_and_written(tmp_path: Path) -> None:
     done = kernelmark(*QUICK, "--out", str(tmp_path / "new"))
     assert done.returncode == 0, done.stdout + done.stderr
-    for word in ("add of 256 floats", "matmul 512³ float32", "host-warm", "torch-timer", "bias: median over"):
+    for word in (
+        "add of 256 floats",
+        "matmul 512³ float32",
+        "host-warm",
+        "torch-timer",
+        "bias: median over",
+        "INSTRUMENTS",
+    ):
         assert word in done.stdout
     assert "reading with host-warm, torch-timer" in done.stderr
     told = json.loads((tmp_path / "new" / "audit.json").read_text(encoding="utf-8"))
     assert len(told["readings"]) == 10
     assert all(each["median_ns"] > 0 for each in told["readings"])
-    assert "## softmax 512² float32" in (tmp_path / "new" / "audit.md").read_text(encoding="utf-8")
+    assert "| softmax 512² float32 |" in (tmp_path / "new" / "audit.md").read_text(encoding="utf-8")
 
 
 def test_json_on_stdout_is_nothing_but_json() -> None:
@@ -86,8 +92,7 @@ def test_a_doubt_ends_with_one_and_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     def doubtful(device: object, options: AuditOptions, **_: object) -> Audit:
         record = DeviceRecord(kind="cpu", name="A CPU")
         environment = Environment(kernelmark="0.1.0", python="3.11", platform="Linux")
-        from kernelmark.audit.calls import calls_for
-        from kernelmark.audit.instruments import instruments_for
+        from kernelmark.audit.instruments import calls_for, instruments_for
 
         setting = Setting(
             record, environment, "2026-03-01", "host", calls_for("cpu"), instruments_for("cpu"), 1, ("host",)
@@ -98,6 +103,6 @@ def test_a_doubt_ends_with_one_and_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(package, "audit", doubtful)
     done = CliRunner().invoke(audit, ["--device", "cpu"])
     assert done.exit_code == 1
-    assert "host: no reading: its process died of SIGSEGV" in done.output
-    assert "doubt: host gave no reading: its process died of SIGSEGV" in done.output
-    assert "torch-timer: unavailable: not here" in done.output
+    assert "no reading: its process died of SIGSEGV" in done.output
+    assert "DOUBTS\n\n  host gave no reading: its process died of SIGSEGV" in done.output
+    assert "unavailable: not here" in done.output

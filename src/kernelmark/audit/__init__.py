@@ -4,8 +4,8 @@ It composes what the timers read with what others read: ncu, NVBench, Triton's d
 judges the instruments and never a kernel.
 """
 
-from kernelmark.audit.document import as_json, as_markdown, write_audit
+from kernelmark.audit.document import as_json, audit_page, write_audit
 from kernelmark.audit.result import Audit
 from kernelmark.audit.run import AuditOptions, audit
 
-__all__ = ["Audit", "AuditOptions", "as_json", "as_markdown", "audit", "write_audit"]
+__all__ = ["Audit", "AuditOptions", "as_json", "audit", "audit_page", "write_audit"]

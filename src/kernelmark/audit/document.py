@@ -1,4 +1,4 @@
-"""Writes an audit: as JSON for programs and as Markdown for people. Renders what was found and derives nothing.
+"""Writes an audit: as JSON for programs and as a page for people. Renders what was found and derives nothing.
 
 Schema history of ``audit.json``
     1: schema, schema_version, made, device, environment, versions, runs, budget, reference, instruments,
@@ -8,7 +8,7 @@ Schema history of ``audit.json``
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ from kernelmark.audit.result import Audit, Cell
 from kernelmark.audit.work import budget_for
 from kernelmark.report import write_report
 from kernelmark.report.facts import device_text
-from kernelmark.report.markdown import code, escape
+from kernelmark.report.pages import Items, Page, Section, Table, page_markdown
 from kernelmark.units import format_percent, format_time, significant
 
-__all__ = ["HEADINGS", "SCHEMA", "as_json", "as_markdown", "summary", "tables", "write_audit"]
+__all__ = ["HEADINGS", "SCHEMA", "as_json", "audit_page", "summary", "write_audit"]
 
 SCHEMA, SCHEMA_VERSION = "kernelmark.audit", 1
 
-HEADINGS = ("instrument", "caches", "median", "bias", "spread", "cost of a run", "note")
+HEADINGS = ("call", "instrument", "caches", "median", "bias", "spread", "cost of a run", "note")
+_OF_INSTRUMENTS = ("instrument", "a reading is", "caches", "status", "cost")
 
 
 def write_audit(audit: Audit, folder: Path) -> list[Path]:
@@ -34,7 +35,7 @@ def write_audit(audit: Audit, folder: Path) -> list[Path]:
     """
     return [
         write_report(folder / "audit.json", json.dumps(as_json(audit), indent=1, ensure_ascii=False) + "\n"),
-        write_report(folder / "audit.md", as_markdown(audit)),
+        write_report(folder / "audit.md", page_markdown(audit_page(audit))),
     ]
 
 
@@ -72,42 +73,36 @@ def as_json(audit: Audit) -> dict[str, Any]:
     }
 
 
-def as_markdown(audit: Audit) -> str:
-    """Write the audit as a Markdown document: one table for each call, then the instruments and the limits."""
-    parts = [f"# Instruments on {escape(audit.setting.device.name)}", *_opening(audit)]
-    for call, rows in tables(audit).items():
-        parts += [f"## {escape(call)}", _table(HEADINGS, [tuple(map(escape, row)) for row in rows])]
-    parts += [
-        "## Instruments",
-        _table(("instrument", "a reading is", "caches", "status", "cost"), _lines(audit)),
+def audit_page(audit: Audit) -> Page:
+    """Lay the audit out: what each instrument read of each call, then the instruments, the limits and the doubts."""
+    sections = [
+        Section("", (Items(tuple(_facts(audit))), f"{summary(audit)}.")),
+        Section("Readings", (Table(HEADINGS, tuple(_readings(audit))),)),
+        Section("Instruments", (Table(_OF_INSTRUMENTS, tuple(_lines(audit))),)),
     ]
     if audit.limits:
-        parts += ["## Limits", _table(("limit", "at most", "found", ""), _limits(audit))]
+        sections.append(Section("Limits", (Table(("limit", "at most", "found", ""), tuple(_limits(audit))),)))
     if audit.doubts:
-        parts += ["## Doubts", "\n".join(f"- {escape(each)}" for each in audit.doubts)]
-    return "\n\n".join(parts) + "\n"
+        sections.append(Section("Doubts", (Items(audit.doubts),)))
+    return Page(f"Instruments on {audit.setting.device.name}", tuple(sections))
 
 
-def tables(audit: Audit) -> dict[str, list[tuple[str, ...]]]:
-    """Write for each call what each instrument that read it says, in the order of ``HEADINGS``."""
+def _readings(audit: Audit) -> Iterator[tuple[str, ...]]:
+    """Write for each call what each instrument that read it says, in the order of :data:`HEADINGS`."""
     caches = {line.instrument.name: line.instrument.cache.value for line in audit.lines}
-    found: dict[str, list[tuple[str, ...]]] = {call.name: [] for call in audit.setting.calls}
-    for cell in audit.cells:
-        if cell.runs_ns:
-            found[cell.call].append(_texts(cell, caches[cell.instrument]))
-    return {call: rows for call, rows in found.items() if rows}
-
-
-def _texts(cell: Cell, cache: str) -> tuple[str, ...]:
-    return (
-        cell.instrument,
-        cache,
-        format_time(cell.median_ns),
-        "" if cell.bias is None else f"{100 * cell.bias:+.2f} %",
-        format_percent(cell.spread, 2),
-        "" if cell.cost_s is None else f"{significant(cell.cost_s, 2)} s",
-        cell.note,
-    )
+    for call in audit.setting.calls:
+        for cell in audit.cells:
+            if cell.call == call.name and cell.runs_ns:
+                yield (
+                    cell.call,
+                    cell.instrument,
+                    caches[cell.instrument],
+                    format_time(cell.median_ns),
+                    "" if cell.bias is None else f"{100 * cell.bias:+.2f} %",
+                    format_percent(cell.spread, 2),
+                    _seconds(cell.cost_s),
+                    cell.note,
+                )
 
 
 def summary(audit: Audit) -> str:
@@ -119,7 +114,7 @@ def summary(audit: Audit) -> str:
         else "nothing to measure against"
     )
     return (
-        f"each instrument read each call {runs}; {against}; spread: (largest - smallest) / median of the runs"
+        f"Each instrument read each call {runs}; {against}; spread: (largest - smallest) / median of the runs"
     )
 
 
@@ -137,38 +132,31 @@ def _reading(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _opening(audit: Audit) -> Iterator[str]:
+def _facts(audit: Audit) -> Iterator[str]:
     setting = audit.setting
-    facts = {
-        "Device": device_text(setting.device),
-        "Software": ", ".join(
-            f"{name} {version}"
-            for name, version in {
-                "kernelmark": setting.environment.kernelmark,
-                "Python": setting.environment.python,
-                **setting.environment.libraries,
-                **setting.versions,
-            }.items()
-        ),
-        "Time": setting.made,
+    versions = {
+        "kernelmark": setting.environment.kernelmark,
+        "Python": setting.environment.python,
+        **setting.environment.libraries,
+        **setting.versions,
     }
-    yield _table(("", ""), [(f"**{name}**", escape(text)) for name, text in facts.items()])
-    yield f"{escape(summary(audit))}.".replace("each instrument", "Each instrument", 1)
+    yield f"Device: {device_text(setting.device)}"
+    yield f"Software: {', '.join(f'{name} {version}' for name, version in versions.items())}"
+    yield f"Time: {setting.made}"
 
 
-def _lines(audit: Audit) -> Iterator[Sequence[str]]:
+def _lines(audit: Audit) -> Iterator[tuple[str, ...]]:
     for line in audit.lines:
         each = line.instrument
-        cost = "" if line.cost_s is None else f"{significant(line.cost_s, 2)} s"
         note = f"; {line.note}" if line.note else ""
-        yield code(each.name), escape(each.reads), each.cache.value, escape(line.status + note), cost
+        yield each.name, each.reads, each.cache.value, line.status + note, _seconds(line.cost_s)
 
 
-def _limits(audit: Audit) -> Iterator[Sequence[str]]:
+def _limits(audit: Audit) -> Iterator[tuple[str, ...]]:
     for each in audit.limits:
-        verdict = {True: "kept", False: "**missed**", None: "not judged"}[each.kept]
-        yield escape(each.what), each.shown(each.most), each.shown(each.found), verdict
+        verdict = {True: "kept", False: "missed", None: "not judged"}[each.kept]
+        yield each.what, each.shown(each.most), each.shown(each.found), verdict
 
 
-def _table(headings: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows))
+def _seconds(cost_s: float | None) -> str:
+    return "" if cost_s is None else f"{significant(cost_s, 2)} s"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from kernelmark.audit.readings import Reading
+from kernelmark.audit.result import Reading
 from kernelmark.errors import TimingError
 from kernelmark.probe import Probe, program
 from kernelmark.timing import Call

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelmark.audit.readings import Failure, Reading, Said
+from kernelmark.audit.result import Failure, Reading, Said
 from kernelmark.errors import TimingError, UnavailableError
 from kernelmark.probe import require_module
 from kernelmark.timing import Call

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from kernelmark.audit.calls import AuditCall
-from kernelmark.audit.instruments import Instrument
-from kernelmark.audit.readings import Failure, Reading, Said
+from kernelmark.audit.instruments import AuditCall, Instrument
 from kernelmark.records import Cache, DeviceRecord, Environment
 from kernelmark.units import format_percent, significant
 
@@ -23,8 +21,11 @@ __all__ = [
     "SHORT_SPREAD_LIMIT",
     "Audit",
     "Cell",
+    "Failure",
     "Limit",
     "Line",
+    "Reading",
+    "Said",
     "Setting",
     "conclude",
     "spread",
@@ -36,6 +37,34 @@ SHORT_SPREAD_LIMIT = 0.05
 COST_LIMIT_S = 0.4
 """What the default timer of an NVIDIA device is held to. On an H200 CUPTI read within 0.6 % of ncu on the three
 long calls, with a spread of 0.03 to 0.3 % on those and up to 3.2 % on the short ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run of one call, as one instrument read it."""
+
+    instrument: str
+    call: str
+    run: int
+    ns: float
+    """The instrument's median over its own samples."""
+    samples: int | None = None
+    cost_s: float | None = None
+    """What it took to get there, by the host's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an instrument gave nothing: for one call, or for none at all."""
+
+    instrument: str
+    reason: str
+    call: str | None = None
+    unavailable: bool = False
+    """It is not here, or may not be used here; otherwise it is here and could not vouch for a reading."""
+
+
+Said = Reading | Failure
 
 
 @dataclass(frozen=True, slots=True)

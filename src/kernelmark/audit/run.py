@@ -9,28 +9,34 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from kernelmark.audit.calls import calls_for
-from kernelmark.audit.instruments import Instrument, Place, default_reference, instruments_for
+from kernelmark.audit.instruments import Instrument, Place, calls_for, default_reference, instruments_for
 from kernelmark.audit.ncu import Sections, errors_in, find_ncu, ncu_command, ncu_version, parse_ncu
 from kernelmark.audit.nvbench import parse_nvbench
-from kernelmark.audit.readings import Failure, Said, from_lines
-from kernelmark.audit.result import Audit, Setting, conclude
-from kernelmark.audit.work import NVBENCH_JSON, READINGS, Request
+from kernelmark.audit.result import Audit, Failure, Said, Setting, conclude
+from kernelmark.audit.work import Request
 from kernelmark.device import Device
 from kernelmark.errors import RecordError, TimingError, UsageError
 from kernelmark.harness.provenance import environment, now
-from kernelmark.process import Ended, importing_the_same, run_child
+from kernelmark.isolation import (
+    Ended,
+    Limits,
+    Worker,
+    errors_beside,
+    importing_the_same,
+    run_command,
+    typed,
+)
+from kernelmark.text.near import suggestion
 
 __all__ = ["AuditOptions", "audit"]
 
-_CHILD = "import sys; from kernelmark.audit.work import work; work(sys.argv[1])"
-_LOG, _NCU_CSV = "output.txt", "ncu.csv"
+_TARGET = "kernelmark.audit.work:work"
+_UNDER_NCU = "import sys; from kernelmark.audit.work import launch_for_ncu; launch_for_ncu(*sys.argv[1:])"
 
 _LIMIT_S = 240.0
 """For one process. The longest, NVBench with 25 rows of 2 s, took a minute where it was measured."""
@@ -63,7 +69,6 @@ class _Job:
 
     instruments: tuple[str, ...]
     place: Place
-    folder: Path = field(default_factory=Path)
 
 
 def audit(
@@ -90,8 +95,8 @@ def audit(
     said: list[Said] = []
     for job in _jobs(setting.instruments):
         told(", ".join(job.instruments))
-        with _scratch() as folder:
-            said += _run(_Job(job.instruments, job.place, folder), device, setting, options.keep)
+        with tempfile.TemporaryDirectory(prefix="kernelmark-audit-") as folder:
+            said += _run(job, Path(folder), device, setting, options.keep)
     return conclude(setting, said)
 
 
@@ -100,10 +105,8 @@ def _setting(device: Device, options: AuditOptions) -> Setting:
     names = [each.name for each in all_here]
     for name in (*options.only, *filter(None, [options.against])):
         if name not in names:
-            near = get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UsageError(
-                f"no instrument {name!r} for {device.torch_name}; there are {', '.join(names)}{hint}"
+                f"no instrument {name!r} for {device.torch_name}; {suggestion(name, names, there_are='instruments')}"
             )
     chosen = tuple(each for each in all_here if not options.only or each.name in options.only)
     if options.against is not None and options.against not in {each.name for each in chosen}:
@@ -141,70 +144,62 @@ def _jobs(instruments: Sequence[Instrument]) -> Iterator[_Job]:
     yield from (_Job((each.name,), each.place) for each in instruments if each.place is not Place.SHARED)
 
 
-def _run(job: _Job, device: Device, setting: Setting, keep: Path | None) -> list[Said]:
-    Request(device.torch_name, setting.device.kind, job.instruments, setting.runs).write(job.folder)
-    target = [sys.executable, "-c", _CHILD, str(job.folder)]
+def _run(job: _Job, folder: Path, device: Device, setting: Setting, keep: Path | None) -> list[Said]:
+    log, limits = folder / "output.txt", Limits(_LIMIT_S)
     if job.place is Place.NCU:
-        return _run_ncu(job, target, setting, keep)
-    ended = run_child(target, log=job.folder / _LOG, limit_s=_LIMIT_S, env=importing_the_same())
-    said = _written(job.folder / READINGS)
-    written = job.folder / NVBENCH_JSON
-    if job.place is Place.NVBENCH and written.exists():
+        return _run_ncu(job, log, device, setting, keep)
+    written = folder / "nvbench.json" if job.place is Place.NVBENCH else None
+    request = Request(device.torch_name, setting.device.kind, job.instruments, setting.runs, written)
+    with Worker(_TARGET, limits, environment=importing_the_same()) as worker:
+        ended = worker.call(request, log=log)
+    said: list[Said] = [typed(Said, each) for each in ended.told]
+    if written is not None and written.exists():
         _keep(written, keep)
         try:
             said += parse_nvbench(written.read_text(encoding="utf-8"), _names(setting), runs=setting.runs)
         except TimingError as error:
             said.append(Failure("nvbench", str(error)))
-    return said + _lost(job, ended, said, keep)
+    return said + _lost(job, ended, said, log, keep)
 
 
-def _run_ncu(job: _Job, target: Sequence[str], setting: Setting, keep: Path | None) -> list[Said]:
+def _run_ncu(job: _Job, log: Path, device: Device, setting: Setting, keep: Path | None) -> list[Said]:
     found = find_ncu()
     if not found:
         return [Failure("ncu", found.detail, unavailable=True)]
-    log = job.folder / _NCU_CSV
-    command = ncu_command(found.detail, target, log=log)
-    ended = run_child(command, log=job.folder / _LOG, limit_s=_LIMIT_S, env=importing_the_same())
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    table = log.with_name("ncu.csv")
+    target = [sys.executable, "-c", _UNDER_NCU, device.torch_name, str(setting.runs)]
+    command = ncu_command(found.detail, target, log=table)
+    ended = run_command(command, log=log, limits=Limits(_LIMIT_S), environment=importing_the_same())
+    text = table.read_text(encoding="utf-8", errors="replace") if table.exists() else ""
     if text:
-        _keep(log, keep)
+        _keep(table, keep)
     refused = errors_in(text)
     if ended.death and refused:  # such as the permission to read counters, or a driver without them
         return [Failure("ncu", refused, unavailable=True)]
     if ended.death:
-        return _lost(job, ended, [], keep)
+        return _lost(job, ended, [], log, keep)
     try:
         return list(parse_ncu(text, Sections(_names(setting), setting.runs)))
     except TimingError as error:
         return [Failure("ncu", str(error))]
 
 
-def _lost(job: _Job, ended: Ended, said: Sequence[Said], keep: Path | None) -> list[Said]:
-    """Say of every instrument of a process that died why it said no more."""
-    if not ended.death:
+def _lost(job: _Job, ended: Ended[None], said: Sequence[Said], log: Path, keep: Path | None) -> list[Failure]:
+    """Say of every instrument of a process that came to no good end why it said no more."""
+    if not ended.message:
         return []
-    _keep(job.folder / _LOG, keep, name=f"{'-'.join(job.instruments)}.txt")
-    last = ended.output.splitlines()[-1:] or ["it wrote nothing"]
-    reason = f"{ended.death}; its last line: {last[0]}"
+    name = "-".join(job.instruments)
+    _keep(log, keep, name=f"{name}.txt")
+    _keep(errors_beside(log), keep, name=f"{name}.err")
+    reason = ended.message
+    if ended.death is not None:
+        reason += f"; its last line: {ended.last_words or 'it wrote nothing'}"
     gone = {each.instrument for each in said if isinstance(each, Failure) and each.call is None}
     return [Failure(name, reason) for name in job.instruments if name not in gone]
 
 
-def _written(path: Path) -> list[Said]:
-    if not path.exists():
-        return []
-    with open(path, encoding="utf-8") as stream:
-        return list(from_lines(stream))
-
-
 def _names(setting: Setting) -> tuple[str, ...]:
     return tuple(call.name for call in setting.calls)
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="kernelmark-audit-") as folder:
-        yield Path(folder)
 
 
 def _make(folder: Path) -> None:

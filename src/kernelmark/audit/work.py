@@ -1,32 +1,29 @@
-"""What is done in the other process: build the calls, read them, and write down each reading as it is made.
+"""What is done in the other process: build the calls, read them, and tell each reading as it is made.
 
 A process that dies leaves what it had read. Nothing here decides which instruments share a process.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelmark.audit.calls import build_calls
-from kernelmark.audit.instruments import Instrument, Place, instruments_for
+from kernelmark.audit.instruments import Instrument, build_calls, instruments_for
 from kernelmark.audit.ncu import Sections, launch_marked
 from kernelmark.audit.nvbench import run_nvbench
-from kernelmark.audit.readings import Failure, Reading, Said, to_line
+from kernelmark.audit.result import Failure, Reading, Said
 from kernelmark.device import Device, open_device
 from kernelmark.errors import TimingError, UnavailableError
+from kernelmark.isolation import Channel
 from kernelmark.probe import require_module
 from kernelmark.timing import Budget, Call, TimingOptions, bench_kernel, open_timer
 from kernelmark.timing.timer import SYNCHRONOUS_KINDS
 from kernelmark.units import NS_PER_MS, NS_PER_S
 
-__all__ = ["NVBENCH_JSON", "READINGS", "REQUEST", "Request", "budget_for", "work"]
-
-REQUEST, READINGS, NVBENCH_JSON = "request.json", "readings.jsonl", "nvbench.json"
+__all__ = ["Request", "budget_for", "launch_for_ncu", "work"]
 
 _TORCH_TIMER_S = 0.1
 """As long as kernelmark samples by default."""
@@ -42,17 +39,8 @@ class Request:
     kind: str
     instruments: tuple[str, ...]
     runs: int
-
-    def write(self, folder: Path) -> None:
-        """Leave it in ``folder`` for the other process."""
-        told = {name: getattr(self, name) for name in ("device", "kind", "instruments", "runs")}
-        (folder / REQUEST).write_text(json.dumps(told), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> Request:
-        """Find it there."""
-        told = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-        return cls(told["device"], told["kind"], tuple(told["instruments"]), told["runs"])
+    written: Path | None = None
+    """Where NVBench leaves its JSON."""
 
 
 def budget_for(kind: str) -> Budget:
@@ -60,29 +48,31 @@ def budget_for(kind: str) -> Budget:
     return Budget(prepare_ms=200) if kind in SYNCHRONOUS_KINDS else Budget()
 
 
-def work(folder: str) -> None:
-    """Do what the request in ``folder`` says."""
-    place = Path(folder)
-    request = Request.read(place)
-    known = {each.name: each for each in instruments_for(request.kind)}
-    wanted = [known[name] for name in request.instruments]
-    device = open_device(request.device)
+def work(request: Request, channel: Channel) -> None:
+    """Read what ``request`` asks for, and tell each reading as it is made."""
+    device, calls = _opened(request.device)
+    if request.written is not None:
+        found: Iterator[Said] = _nvbench(device, calls, request.runs, request.written)
+    else:
+        known = {each.name: each for each in instruments_for(request.kind)}
+        found = _all_runs(device, calls, [known[name] for name in request.instruments], request.runs)
+    for said in found:
+        channel.tell(said)
+
+
+def launch_for_ncu(device: str, runs: str) -> None:
+    """Be the program that ncu starts."""
+    _, calls = _opened(device)
+    launch_marked(calls, Sections(tuple(calls), int(runs)))
+
+
+def _opened(name: str) -> tuple[Device, Mapping[str, Call]]:
+    device = open_device(name)
     if device.kind == "cpu":
         import torch
 
         torch.set_num_threads(1)  # as torch's Timer reads, and so that no reading waits for a second core
-    calls = build_calls(device.kind, device.torch_name)
-    if wanted[0].place is Place.NCU:
-        launch_marked(calls, Sections(tuple(calls), request.runs))
-        return
-    with open(place / READINGS, "a", encoding="utf-8") as stream:
-        if wanted[0].place is Place.NVBENCH:
-            found: Iterator[Said] = _nvbench(device, calls, request.runs, place / NVBENCH_JSON)
-        else:
-            found = _all_runs(device, calls, wanted, request.runs)
-        for said in found:
-            stream.write(to_line(said))
-            stream.flush()
+    return device, build_calls(device.kind, device.torch_name)
 
 
 def _nvbench(device: Device, calls: Mapping[str, Call], runs: int, out: Path) -> Iterator[Said]:

@@ -65,24 +65,13 @@ def audit(
 
 
 def _show(found: Audit) -> None:
-    from kernelmark.audit.document import HEADINGS, summary, tables
-    from kernelmark.cli.tables import echo_table, new_table
+    from kernelmark.audit import audit_page
+    from kernelmark.report.pages import page_text
 
-    click.echo(found.setting.device.name)
-    readings = new_table("call", *HEADINGS)
-    for call, rows in tables(found).items():
-        for number, row in enumerate(rows):
-            readings.add_row("" if number else call, *row)
-    echo_table(readings)
-    click.echo(summary(found))
-    for line in found.lines:
-        if not line.has_read:
-            click.echo(f"{line.instrument.name}: {line.status}")
+    click.echo(page_text(audit_page(found)))
     judged = [each for each in found.limits if each.kept is not None]
     if found.limits:
         kept = sum(each.kept is True for each in judged)
         click.echo(
             f"limits: {kept} kept of {len(judged)} judged, {len(found.limits) - len(judged)} not judged"
         )
-    for doubt in found.doubts:
-        click.echo(f"doubt: {doubt}")

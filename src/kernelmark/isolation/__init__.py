@@ -34,7 +34,14 @@ How to use it::
 """
 
 from kernelmark.isolation.call import Ended, Limits
-from kernelmark.isolation.channel import READY, TIMED, Channel, refuse_foreign_code_in_a_judge, turn_to_time
+from kernelmark.isolation.channel import (
+    READY,
+    TIMED,
+    Channel,
+    refuse_foreign_code_in_a_judge,
+    turn_to_time,
+    typed,
+)
 from kernelmark.isolation.failures import Failure, ForeignError, decode, describe, encode
 from kernelmark.isolation.forkserver import ForkServer
 from kernelmark.isolation.process import errors_beside
@@ -66,4 +73,5 @@ __all__ = [
     "refuse_foreign_code_in_a_judge",
     "run_command",
     "turn_to_time",
+    "typed",
 ]

@@ -21,6 +21,9 @@ _GRACE_S = 2.0
 _LOOK_S = 0.2
 """How soon a limit is seen that came nearer while its worker was not held any more, or an output that grew."""
 
+_OF_A_STACK = ("Extension modules:", "  File ", "Current thread ", "Thread ", "  <", "  ...")
+"""How lines of a stack begin that Python's fault handler writes last; the line before says more."""
+
 A = TypeVar("A")
 
 
@@ -69,6 +72,12 @@ class Ended(Generic[A]):
     def message(self) -> str:
         """Why there is no answer, in words; blank where there is one."""
         return self.failure.message if self.failure else str(self.death) if self.death else ""
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it wrote, to stderr if it did; Python's fault handler's stack is not among them."""
+        said = (self.errors or self.output).strip().splitlines()
+        return next((line for line in reversed(said) if not line.startswith(_OF_A_STACK)), "")
 
     def value(self) -> A:
         """Give the answer.

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelmark.audit.calls import calls_for
-from kernelmark.audit.instruments import instruments_for
-from kernelmark.audit.readings import Reading
-from kernelmark.audit.result import Setting
+from kernelmark.audit.instruments import calls_for, instruments_for
+from kernelmark.audit.result import Reading, Setting
 from kernelmark.records import DeviceRecord, Environment
 
 

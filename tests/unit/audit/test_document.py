@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.audit import as_json, as_markdown, write_audit
-from kernelmark.audit.document import HEADINGS, summary, tables
-from kernelmark.audit.readings import Failure
-from kernelmark.audit.result import Audit, conclude
+from kernelmark.audit import as_json, audit_page, write_audit
+from kernelmark.audit.document import HEADINGS, summary
+from kernelmark.audit.result import Audit, Failure, conclude
 
 
 @pytest.fixture
@@ -49,22 +48,17 @@ def test_the_json_holds_every_run_and_is_json(found: Audit, tmp_path: Path) -> N
     assert len(told["doubts"]) == 1
 
 
-def test_the_markdown_shows_bias_and_spread_and_what_gave_no_reading(found: Audit) -> None:
-    text = as_markdown(found)
+def test_the_page_shows_bias_and_spread_and_what_gave_no_reading(found: Audit, tmp_path: Path) -> None:
+    text = write_audit(found, tmp_path)[1].read_text(encoding="utf-8")
     assert text.startswith("# Instruments on A \\| device\n")
-    assert "| cupti | cold | 1.011 µs | +1.10 % | 0.20 % | 0.25 s |  |" in text
+    assert "| add of 256 floats | cupti | cold | 1.011 µs | +1.10 % | 0.20 % | 0.25 s |  |" in text
     assert "unavailable: no \\| Triton" in text
     assert "nvbench gave no reading: its process died of SIGSEGV" in text
     assert "| cupti cost, add of 256 floats | 0.400 s | 0.250 s | kept |" in text
-    for line in text.splitlines():
-        if line.startswith("| ") and "cupti" in line and "µs" in line:
-            assert line.replace("\\|", "").count("|") == len(HEADINGS) + 1
-
-
-def test_a_table_has_only_what_read(found: Audit) -> None:
-    shown = tables(found)
-    assert list(shown) == [call.name for call in found.setting.calls]
-    assert [[row[0] for row in rows] for rows in shown.values()] == [["cupti", "ncu"]] * 5
+    read = [line for line in text.splitlines() if line.startswith("| ") and "µs" in line]
+    assert [line.split(" | ")[1] for line in read] == ["cupti", "ncu"] * 5
+    assert all(line.replace("\\|", "").count("|") == len(HEADINGS) + 1 for line in read)
+    assert "1.011 µs" in page_text(audit_page(found))
 
 
 def test_the_summary_names_what_is_measured_against(setting: Callable, found: Audit) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.audit.calls import calls_for
+from kernelmark.audit.instruments import calls_for
 from kernelmark.audit.ncu import Sections, errors_in, find_ncu, ncu_command, parse_ncu
 from kernelmark.errors import TimingError
 

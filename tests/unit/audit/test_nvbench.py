@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kernelmark.audit.calls import calls_for
+from kernelmark.audit.instruments import calls_for
 from kernelmark.audit.nvbench import parse_nvbench, run_nvbench
-from kernelmark.audit.readings import Failure, Reading
+from kernelmark.audit.result import Failure, Reading
 from kernelmark.errors import TimingError, UnavailableError
 
 TEXT = (Path(__file__).parents[2] / "data" / "audit" / "nvbench.json").read_text(encoding="utf-8")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelmark.audit.readings import Failure, Reading
-from kernelmark.audit.result import Audit, Setting, conclude, spread
+from kernelmark.audit.result import Audit, Failure, Reading, Setting, conclude, spread
 
 Make = Callable[..., Setting]
 ReadAll = Callable[..., list[Reading]]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kernelmark.audit import AuditOptions, audit, run
-from kernelmark.audit.result import Audit
+from kernelmark.audit.result import Audit, Reading
+from kernelmark.audit.work import Request
 from kernelmark.device import CpuDevice, FakeDevice
 from kernelmark.errors import RecordError, UsageError
+from kernelmark.isolation import Channel
 
 DATA = Path(__file__).parents[2] / "data" / "audit"
 WARM = ("host-warm", "torch-timer")
@@ -55,7 +58,7 @@ def test_on_this_cpu_two_instruments_read_the_five_calls_in_another_process() ->
 def test_what_no_run_could_do_is_refused_before_anything_is_started(
     options: AuditOptions, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "run_child", None)
+    monkeypatch.setattr(run, "Worker", None)
     with pytest.raises(UsageError, match=message):
         audit(CpuDevice(), options)
 
@@ -69,25 +72,30 @@ def test_a_number_of_runs_that_is_none_is_refused(runs: object) -> None:
 def test_a_folder_that_cannot_be_made_is_found_out_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "run_child", None)
+    monkeypatch.setattr(run, "Worker", None)
     (tmp_path / "file").touch()
     with pytest.raises(RecordError, match="choose another place"):
         audit(CpuDevice(), AuditOptions(only=WARM, keep=tmp_path / "file" / "below"))
 
 
+def reads_one_and_dies(request: Request, channel: Channel) -> None:
+    channel.tell(Reading("host-warm", "add of 256 floats", 0, 1000.0))
+    print("the last words", flush=True)
+    os._exit(7)
+
+
+def hangs(request: Request, channel: Channel) -> None:
+    time.sleep(600)
+
+
+def raises(request: Request, channel: Channel) -> None:
+    raise ZeroDivisionError("of the call's own")
+
+
 def test_a_process_that_dies_leaves_what_it_had_read_and_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = (
-        "import os, pathlib, sys\n"
-        "from kernelmark.audit.readings import Reading, to_line\n"
-        "path = pathlib.Path(sys.argv[1]) / 'readings.jsonl'\n"
-        "line = to_line(Reading('host-warm', 'add of 256 floats', 0, 1000.0))\n"
-        "path.write_text(line + line[:20])\n"
-        "print('the last words', flush=True)\n"
-        "os._exit(7)"
-    )
-    monkeypatch.setattr(run, "_CHILD", program)
+    monkeypatch.setattr(run, "_TARGET", f"{__name__}:reads_one_and_dies")
     found = audit(CpuDevice(), AuditOptions(runs=2, only=WARM, keep=tmp_path))
     assert found.cell("add of 256 floats", "host-warm").runs_ns == (1000,)
     reason = "its process ended with status 7; its last line: the last words"
@@ -96,8 +104,16 @@ def test_a_process_that_dies_leaves_what_it_had_read_and_its_output(
     assert (tmp_path / "host-warm-torch-timer.txt").read_text() == "the last words\n"
 
 
+def test_what_a_call_raises_is_told_of_every_instrument_of_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "_TARGET", f"{__name__}:raises")
+    found = audit(CpuDevice(), AuditOptions(only=WARM))
+    assert set(statuses(found).values()) == {"no reading: ZeroDivisionError: of the call's own"}
+
+
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_CHILD", "import time; time.sleep(600)")
+    monkeypatch.setattr(run, "_TARGET", f"{__name__}:hangs")
     monkeypatch.setattr(run, "_LIMIT_S", 1.0)
     found = audit(CpuDevice(), AuditOptions(only=("host-warm",)))
     assert statuses(found)["host-warm"].startswith("no reading: it did not end within 1 s")

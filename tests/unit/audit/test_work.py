@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 import pytest
 import torch
 
 from kernelmark.audit import work as subject
 from kernelmark.audit.instruments import Instrument, Place
-from kernelmark.audit.readings import Failure, Reading, from_lines, to_line
-from kernelmark.audit.work import Request
+from kernelmark.audit.result import Failure, Reading, Said
 from kernelmark.device import CpuDevice, FakeDevice
 from kernelmark.errors import EmptyIterationError
+from kernelmark.isolation.channel import plain, typed
 from kernelmark.records import Cache
 from kernelmark.timing import Call
 
@@ -95,13 +95,6 @@ def test_the_cost_of_a_reading_is_the_host_clocks(monkeypatch: pytest.MonkeyPatc
     assert said == Reading("host", "a", 0, 1.0, 5, 0.25)
 
 
-def test_a_request_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    request = Request("cuda:1", "cuda", ("cupti", "ncu"), 5)
-    request.write(tmp_path)
-    assert Request.read(tmp_path) == request
-
-
-def test_what_is_said_comes_back_line_by_line_and_half_a_line_is_left_out() -> None:
+def test_what_is_said_arrives_as_it_was_told() -> None:
     said = [Reading("host", "a", 0, 1.5, 10, 0.2), Failure("ncu", "no\nluck", unavailable=True)]
-    lines = [to_line(each) for each in said]
-    assert list(from_lines([*lines, lines[0][:15]])) == said
+    assert [typed(Said, json.loads(json.dumps(plain(each)))) for each in said] == said

@@ -29,8 +29,6 @@ __all__ = ["Verdict", "status_of"]
 
 Notes = dict[str, list[str]]
 
-_OF_A_STACK = ("Extension modules:", "  File ", "Current thread ", "Thread ", "  <", "  ...")
-"""How lines of a stack begin that Python's fault handler writes last; the line before says more."""
 _LACKING = (
     "CUDA_HOME",
     "Ninja is required",
@@ -166,12 +164,7 @@ def _is_of_a_compiler(error: BaseException) -> bool:
 def _of_death(death: Death, ended: Ended[Notes]) -> tuple[Status, str]:
     if death.timed_out:
         return Status.TIMEOUT, _at(str(death), ended)
-    said = [
-        line
-        for line in (ended.errors or ended.output).strip().splitlines()
-        if not line.startswith(_OF_A_STACK)
-    ]
-    told = _at(str(death), ended) + (f": {said[-1]}" if said else "")
+    told = _at(str(death), ended) + (f": {ended.last_words}" if ended.last_words else "")
     return (Status.OUT_OF_MEMORY if death.killed else Status.CRASH), told
 
 
