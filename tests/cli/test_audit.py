@@ -44,6 +44,7 @@ def test_a_real_reading_is_shown_and_written(tmp_path: Path) -> None:
         "INSTRUMENTS",
     ):
         assert word in done.stdout
+    assert "bias: median over" in done.stdout
     assert "reading with host-warm, torch-timer" in done.stderr
     told = json.loads((tmp_path / "new" / "audit.json").read_text(encoding="utf-8"))
     assert len(told["readings"]) == 10

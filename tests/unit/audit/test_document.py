@@ -11,6 +11,7 @@ import pytest
 from kernelmark.audit import as_json, audit_page, write_audit
 from kernelmark.audit.document import HEADINGS, summary
 from kernelmark.audit.result import Audit, Failure, conclude
+from kernelmark.report.pages import page_text
 
 
 @pytest.fixture

@@ -50,7 +50,10 @@ def test_on_this_cpu_two_instruments_read_the_five_calls_in_another_process() ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (AuditOptions(only=("torch-time",)), "no instrument 'torch-time' for cpu; did you mean 'torch-timer'"),
+        (
+            AuditOptions(only=("torch-time",)),
+            "no instrument 'torch-time' for cpu; did you mean 'torch-timer'",
+        ),
         (AuditOptions(against="ncu"), "no instrument 'ncu' for cpu"),
         (AuditOptions(only=("host",), against="torch-timer"), "is not among those that read"),
     ],
