@@ -184,7 +184,7 @@ def _run_ncu(job: _Job, log: Path, device: Device, setting: Setting, keep: Path 
         return [Failure("ncu", str(error))]
 
 
-def _lost(job: _Job, ended: Ended[None], said: Sequence[Said], log: Path, keep: Path | None) -> list[Failure]:
+def _lost(job: _Job, ended: Ended[None], said: Sequence[Said], log: Path, keep: Path | None) -> list[Said]:
     """Say of every instrument of a process that came to no good end why it said no more."""
     if not ended.message:
         return []
