@@ -71,8 +71,20 @@ def test_a_kernel_that_fails_is_one_row_and_unknown_options_reach_the_model_comm
     kept = expected.read_text()
     assert "level1/1_fft.py: import failure" in kept
     assert "2_add" not in kept
-    resumed = run(tmp_path, *tree, "--resume", "--expect", str(expected))
+    # what was run in another way is no answer to this question, also where nothing is left to run
+    for other in (("--smoke-test",), ("--smoke-test", "--threads", "1", "--dtype", "bf16")):
+        refused = run(tmp_path, *tree, "--resume", *other)
+        assert refused.returncode == 2, refused.stdout + refused.stderr
+        assert "--resume: the run in --out was made with" in refused.stderr
+    same = ("--smoke-test", "--threads", "1")
+    resumed = run(tmp_path, *tree, "--resume", "--expect", str(expected), *same)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    # nor does a misspelt option or value cost what was found
+    for wrong in (("--no-such-option",), ("--dtype", "f33"), ("--benchmark", "--baselines", "foo")):
+        refused = run(tmp_path, *tree, *wrong)
+        assert refused.returncode == 2, refused.stdout + refused.stderr
+        assert refused.stderr.startswith("error: ")
+    assert len((tmp_path / "out" / "outcomes.jsonl").read_text().splitlines()) == 2
 
 
 @pytest.mark.slow
@@ -144,6 +156,28 @@ def test_a_prefix_that_fits_nothing_ends_with_2_and_names_what_is_near(tmp_path:
     done = run(tmp_path, "--kernel", "level1/sofmax")
     assert done.returncode == 2
     assert "no kernel's name starts with it" in done.stderr
+    assert "as for KernelBench's, get it with `git clone" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.spec("L2", "L12")
+def test_verified_and_success_are_the_engine_s_words(tmp_path: Path) -> None:
+    """A batch norm whose parameters make it the identity: its input would pass for its answer."""
+    models = tmp_path / "tree" / "level1"
+    models.mkdir(parents=True)
+    (models / "1_norm.py").write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.norm = torch.nn.BatchNorm1d(4)\n    def forward(self, x):\n        return self.norm(x)\n"
+        "def get_inputs(): return [torch.randn(8, 4)]\ndef get_init_inputs(): return []\n"
+    )
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("- kernel: level1/1_norm.py\n  input_shapes: [8x4]\n  output_shape: 8x4\n")
+    done = run(tmp_path, "--suite", str(suite), "--kernelbench-root", str(tmp_path / "tree"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 kernels: 1 unverified" in done.stdout
+    assert "Success:" not in done.stdout
+    assert "Unverified: " in done.stdout
+    assert "Return code: 0" in done.stdout
 
 
 @pytest.mark.spec("L13")
@@ -162,13 +196,17 @@ def test_check_root_says_what_differs_and_ends_with_1(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "missing: level1/20_LeakyReLU.py" in done.stdout
     assert "missing: level1/19_ReLU.py" not in done.stdout
-    assert "99 are missing" in done.stdout
+    assert "99 kernels missing, 1 file changed" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--suite", "own", "--suite", "level1"), "run it by itself"),
+        (("--suite", "nosuch"), "suites that come with kernelmark: own, level1, level2, level3"),
+        (("--sizes", "original"), "the entry has no 'original' sizes"),
+        (("--list-schedules",), "shows something and runs nothing"),
+        (("--kernel", "level1/6_", "--output-shape", "8xx"), "has an empty part"),
         (("--device", "cuda", "--memory", "4"), "leave --memory out"),
         (("--device", "gpu!"), "is no device"),
         (("--expect", "none.txt"), "cannot be read"),

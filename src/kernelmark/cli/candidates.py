@@ -5,82 +5,68 @@ Its own options are those that ``kernelmark kernelbench`` does not know.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from kernelmark.cli.exit_codes import ExitCode
+from kernelmark.cli.model_options import checking_options, timing_options
+from kernelmark.cli.suites import chosen_kernels, end_with, expected_statuses, limits_of
+from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
-from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
-from kernelmark.kernelbench.candidates.job import Baseline, Mode, Settings, parse_baselines
+from kernelmark.kernelbench.candidates.job import Mode, Settings, parse_baselines
 from kernelmark.kernelbench.candidates.judged import Judged, read_judged
 from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge, workers_for
-from kernelmark.kernelbench.driver import DEFAULT_MEMORY_BYTES, DEFAULT_TIME_TIMED_S
-from kernelmark.kernelbench.statuses import Status, read_expected, worse_than, write_expected
-from kernelmark.kernelbench.suite import Entry, Sizes
+from kernelmark.kernelbench.driver import DEFAULT_TIME_S
+from kernelmark.kernelbench.statuses import Status
+from kernelmark.kernelbench.suite import Sizes
+from kernelmark.kernelbench.tree import OWN
+from kernelmark.models import Baseline
 from kernelmark.records import Cache
 from kernelmark.units import format_ratio
 
 __all__ = ["run_candidates"]
 
-Choose = Callable[[dict[str, Any]], tuple[tuple[Entry, ...], Path]]
 _KEPT = "candidates.jsonl"
-_OWN = "own"
 _REFUSED = ("benchmark", "infer_shapes", "torch_compile", "smoke_test", "check_root")
 """Options that say how a model is compiled; a candidate is always timed, at the suite's sizes."""
-_GIB = 1 << 30
 
 
 @click.command(add_help_option=False)
 @click.option("--seeds", default=5, show_default=True)
-@click.option("--seed", default=0, show_default=True)
 @click.option("--mode", type=click.Choice([each.value for each in Mode]), default=Mode.TRAIN.value)
-@click.option("--baselines", default="all")
-@click.option("--iterations", default=100, show_default=True)
-@click.option("--cache", type=click.Choice([each.value for each in Cache]), default=Cache.COLD.value)
-@click.option("--tolerance", type=float)
-@click.option("--atol", type=float)
-@click.option("--rtol", type=float)
+@timing_options
+@checking_options
 def _own_options(**given: Any) -> dict[str, Any]:
     return given
 
 
-def run_candidates(ctx: click.Context, given: dict[str, Any], choose: Choose) -> None:
+def run_candidates(ctx: click.Context, given: Mapping[str, Any]) -> NoReturn:
     """Judge the candidates of ``--candidates``.
 
     Args:
         ctx: The command's context; what is left in it are options of candidates.
         given: The command's options.
-        choose: Gives the problems that options name, and the folder that holds their files.
     """
     settings = _settings(ctx, given)
-    device = _device(ctx, given)
-    candidates, root = _candidates(given, choose)
+    candidates, root = _candidates(given)
+    device = settings.device
     judging = Judging(
         root,
         given["out"],
-        settings=_on(settings, device),
+        settings=settings,
         sizes=Sizes(given["sizes"]),
-        limits=Limits(given["timeout"] or DEFAULT_TIME_TIMED_S, _memory(given["memory"], device)),
+        limits=limits_of(given, device, usual_s=DEFAULT_TIME_S),
     )
-    expected = read_expected(given["expect"]) if given["expect"] else None
+    expected = expected_statuses(given)
     judged = _judge_all(candidates, judging, device, resume=given["resume"])
     _show(judged, judging, device)
-    outcomes = [each.outcome for each in judged]
-    if given["keep"]:
-        write_expected(given["keep"], outcomes)
-        click.echo(f"kept: {given['keep']}")
-    worse = worse_than(expected or {}, outcomes)
-    for line in worse if expected is not None else ():
-        click.echo(f"worse: {line}", err=True)
-    sys.exit(ExitCode.FAILED if worse else ExitCode.OK)
+    end_with([each.outcome for each in judged], given, expected)
 
 
-def _settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
+def _settings(ctx: click.Context, given: Mapping[str, Any]) -> Settings:
     for name in _REFUSED:
         if given[name]:
             raise UsageError(
@@ -91,55 +77,40 @@ def _settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
         raise UsageError(
             f"--jobs {given['jobs']} with --candidates: what is timed needs the machine to itself"
         )
-    with _own_options.make_context("--candidates", list(ctx.args), parent=ctx) as own:
-        told = own.params
+    try:
+        with _own_options.make_context("--candidates", list(ctx.args), parent=ctx) as own:
+            told = own.params
+    except click.UsageError as error:
+        raise UsageError(f"with --candidates: {error.format_message()}") from None
+    names = parse_baselines(told.pop("baselines"))
+    if others := [name for name in names if name not in list(Baseline)]:
+        raise UsageError(
+            f"--baselines {others[0]} with --candidates: they are timed next to {', '.join(Baseline)}"
+        )
+    asked = ctx.get_parameter_source("device") is click.core.ParameterSource.COMMANDLINE
     return Settings(
         dtype=given["dtype"],
+        device=resolve_device(given["device"] if asked else "auto"),  # the best there is
         mode=Mode(told.pop("mode")),
         cache=Cache(told.pop("cache")),
-        baselines=tuple(map(Baseline, parse_baselines(told.pop("baselines")))),
+        baselines=tuple(map(Baseline, names)),
         **told,
     )
 
 
-def _device(ctx: click.Context, given: dict[str, Any]) -> str:
-    """Give the device that is asked for; the best there is where nothing is."""
-    from kernelmark.device import resolve_device
-
-    asked = ctx.get_parameter_source("device") is click.core.ParameterSource.COMMANDLINE
-    return resolve_device(given["device"] if asked else "auto")
-
-
-def _on(settings: Settings, device: str) -> Settings:
-    from dataclasses import replace
-
-    return replace(settings, device=device)
-
-
-def _memory(gib: float | None, device: str) -> int | None:
-    if device == "cpu":
-        return DEFAULT_MEMORY_BYTES if gib is None else int(gib * _GIB)
-    if gib is not None:
-        raise UsageError(
-            f"--memory {gib:g} on {device}: the limit is one of address space, for CPUs; leave it out"
-        )
-    return None
-
-
-def _candidates(given: dict[str, Any], choose: Choose) -> tuple[tuple[Candidate, ...], Path]:
+def _candidates(given: Mapping[str, Any]) -> tuple[tuple[Candidate, ...], Path]:
     """Match the files with all problems of the suites, and keep those that are chosen."""
-    own = tuple(given["suites"]) == (_OWN,)
-    asked = {**given, "level": None} if own else given
-    everything, root = choose({**asked, "kernels": (), "ci": False})
-    chosen, _ = choose(asked)
+    asked = {**given, "level": None if tuple(given["suites"]) == (OWN,) else given["level"]}
+    everything = chosen_kernels({**asked, "kernels": (), "ci": False}).entries
+    chosen = chosen_kernels(asked)
     found = find_candidates(given["candidates"], everything, level=given["level"])
-    wanted = {entry.kernel for entry in chosen}
+    wanted = {entry.kernel for entry in chosen.entries}
     kept = tuple(each for each in found if each.entry.kernel in wanted)
     if not kept:
         raise UsageError(
             f"--candidates {given['candidates']}: none of its {len(found)} files is for a chosen kernel"
         )
-    return kept, root
+    return kept, chosen.root
 
 
 def _judge_all(

@@ -1,11 +1,10 @@
-"""``kernelmark kernelbench``: runs KernelBench's kernels one after the other. Parses, calls, prints, and counts.
+"""``kernelmark kernelbench``: runs KernelBench's kernels one after the other. Parses, calls, prints.
 
-What it does not know is handed on to the command for one model.
+What it does not know is read as an option of the command for one model, and handed on.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,67 +13,28 @@ from typing import Any
 
 import click
 
-from kernelmark.cli.exit_codes import ExitCode
-from kernelmark.errors import UsageError
+from kernelmark.cli.exit_codes import ExitCode, exit_code_of
+from kernelmark.cli.model import parse_model_command
+from kernelmark.cli.suites import chosen_kernels, end_with, expected_statuses, limits_of
+from kernelmark.device import resolve_device
 from kernelmark.kernelbench.driver import (
     DEFAULT_MEMORY_BYTES,
     DEFAULT_TIME_S,
     DEFAULT_TIME_SMOKE_S,
-    DEFAULT_TIME_TIMED_S,
     DriverOptions,
-    Ended,
+    KernelEnd,
+    KernelPlan,
     drive,
     header_of,
+    make_plan,
+    worker_for,
 )
 from kernelmark.kernelbench.results import begin, finish, read_suite_run
-from kernelmark.kernelbench.statuses import (
-    Outcome,
-    Status,
-    read_expected,
-    summary,
-    worse_than,
-    write_expected,
-)
-from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
-from kernelmark.kernelbench.tree import VARIABLE, check_tree, find_tree
-from kernelmark.prefork import Limits, Prefork
+from kernelmark.kernelbench.statuses import Outcome
+from kernelmark.kernelbench.suite import Sizes
+from kernelmark.kernelbench.tree import ADVICE, LEVELS, OWN, Chosen, check_tree
 
 __all__ = ["kernelbench"]
-
-_TARGET = "kernelmark.cli:kernel_bench"
-_DIALECTS = (
-    *("arith", "bufferization", "builtin", "complex", "linalg", "llvm", "math", "memref", "scf", "tensor"),
-    "transform.interpreter",
-)
-_PRELOAD = (
-    *("torch._dynamo", "torch.export._trace", "torch.export._unlift", "torch.fx.experimental.validator"),
-    *("torch_mlir.fx", "torch_mlir.execution_engine", *(f"torch_mlir.dialects.{name}" for name in _DIALECTS)),
-    *("kernelmark.cli.model", "kernelmark.device.cpu", "kernelmark.report"),
-    *("kernelmark.models.run", "torchsched.threads", "torchsched.aliasing"),
-    *("torchsched.result_copies", "torchsched.ingress.flops"),
-)
-"""What every kernel's process would import by itself otherwise: 0.13 s of the 1.25 s of processor that a small one
-takes."""
-_ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Lets torch count GPUs without opening the driver, which a process that is forked afterwards could not use."""
-_ASLEEP = {"OMP_WAIT_POLICY": "passive"}
-"""What threads do that wait for others, where nothing is timed: two kernels at once have twice as many threads as
-there are cores, and one that spins keeps the core from the one it waits for. A ReLU did not end within 120 s
-beside other work."""
-_OWN = "own"
-_LEVELS = ("level1", "level2", "level3")
-_CI = (
-    "level1/1_",
-    "level1/19_",
-    "level1/23_",
-    "level1/40_",
-    "level1/47_",
-    "level1/89_",
-    "level2/9_",
-    "level3/1_",
-)
-"""One kernel of each of the pipelines that matter most, and one of each level."""
-_GIB = 1 << 30
 
 
 @click.command(
@@ -90,8 +50,8 @@ _GIB = 1 << 30
     "suites",
     multiple=True,
     metavar="NAME|FILE",
-    help=f"{_OWN} (the models that come with kernelmark), {', '.join(_LEVELS)}, or a YAML file; repeatable."
-    f" Otherwise {_OWN}, or with KernelBench's tree the levels that --kernel names.",
+    help=f"{OWN} (the models that come with kernelmark), {', '.join(LEVELS)}, or a YAML file; repeatable."
+    f" Otherwise {OWN}, or with KernelBench's tree the levels that --kernel names.",
 )
 @click.option("--level", type=click.IntRange(1, 3), help="KernelBench's level.")
 @click.option("--kernelbench-root", type=click.Path(path_type=Path), help="KernelBench's tree.")
@@ -107,7 +67,11 @@ _GIB = 1 << 30
 @click.option("--dtype", default="f32", show_default=True, help="f32, bf16, f16, f64.")
 @click.option("--infer-shapes", is_flag=True, help="Take sizes from the model files, not from the suite.")
 @click.option(
-    "--sizes", type=click.Choice(list(Sizes)), default=Sizes.SUITE, show_default=True, help="Which sizes."
+    "--sizes",
+    type=click.Choice([each.value for each in Sizes]),
+    default=Sizes.SUITE.value,
+    show_default=True,
+    help="Which sizes: the suite's own, or KernelBench's original ones.",
 )
 @click.option("--torch-compile", is_flag=True, help="Compile through torch.compile.")
 @click.option("--smoke-test", is_flag=True, help="Run every kernel with the plain lowering to loops.")
@@ -128,20 +92,19 @@ _GIB = 1 << 30
 @click.option(
     "--timeout",
     type=click.FloatRange(1),
-    help=f"Seconds that a kernel may take: otherwise {DEFAULT_TIME_S:g}, with --benchmark {DEFAULT_TIME_TIMED_S:g},"
-    f" with --smoke-test {DEFAULT_TIME_SMOKE_S:g}.",
+    help=f"Seconds that a kernel may take: otherwise {DEFAULT_TIME_S:g}, with --smoke-test {DEFAULT_TIME_SMOKE_S:g}.",
 )
 @click.option(
     "--memory",
     type=click.FloatRange(0.5),
-    help=f"GiB of address space that it may take: otherwise {DEFAULT_MEMORY_BYTES // _GIB}, on a CPU.",
+    help=f"GiB of address space that it may take: otherwise {DEFAULT_MEMORY_BYTES >> 30}, on a CPU.",
 )
 @click.option(
     "--expect", type=click.Path(path_type=Path), help="A kept list of statuses that may not get worse."
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Write such a list.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/kernelbench"), show_default=True)
-@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out, asked for in the same way.")
 @click.option("--quiet", is_flag=True, help="A line for each kernel, and the summary.")
 @click.pass_context
 def kernelbench(ctx: click.Context, /, **given: Any) -> None:
@@ -149,64 +112,33 @@ def kernelbench(ctx: click.Context, /, **given: Any) -> None:
     if given["candidates"] is not None:
         from kernelmark.cli.candidates import run_candidates
 
-        run_candidates(ctx, given, _chosen)
-        return
-    entries, root = _chosen(given)
+        run_candidates(ctx, given)
+    chosen = chosen_kernels(given)
     if given["check_root"]:
-        _check_root(root, entries)
+        _check_root(chosen)
         return
-    expected = read_expected(given["expect"]) if given["expect"] else None
-    options = _options(given, root, tuple(ctx.args))
-    done = _begin(entries, options, resume=given["resume"])
-    outcomes = _run(entries, options, done, quiet=given["quiet"])
+    expected = expected_statuses(given)
+    options = _options(given, chosen.root, tuple(ctx.args))
+    known = [option for each in ctx.command.params for option in each.opts]
+    plans = make_plan(
+        chosen.entries,
+        options,
+        lambda words: parse_model_command(words, program=ctx.command_path, also=known),
+    )
+    done = _begin(plans, options, resume=given["resume"])
+    if chosen.fallen_back:
+        click.echo(
+            f"these are the models that come with kernelmark; as for KernelBench's, {ADVICE}",
+            err=True,
+        )
+    outcomes = _run(plans, options, done, quiet=given["quiet"])
     click.echo()
     _report(options)
-    for line in summary(outcomes):
-        click.echo(line)
-    if given["keep"]:
-        write_expected(given["keep"], outcomes)
-        click.echo(f"kept: {given['keep']}")
-    sys.exit(_code(outcomes, expected))
+    end_with(outcomes, given, expected)
 
 
-def _chosen(given: dict[str, Any]) -> tuple[tuple[Entry, ...], Path]:
-    """Give the entries to run, and the folder that holds their files."""
-    names = _suites(given)
-    if _OWN in names and len(names) > 1:
-        raise UsageError(f"--suite {_OWN} has files of its own; run it by itself")
-    folder = _suites_folder()
-    files = [folder / f"{name}.yaml" if name in (_OWN, *_LEVELS) else Path(name) for name in names]
-    entries = tuple(entry for file in files for entry in load_suite(file).entries)
-    root = folder / "models" if names == [_OWN] else find_tree(given["kernelbench_root"])
-    prefixes = list(given["kernels"])
-    if given["ci"]:
-        known = [entry.kernel for entry in entries]
-        prefixes += [each for each in _CI if any(name.startswith(each) for name in known)]
-    return select(entries, prefixes), root
-
-
-def _suites(given: dict[str, Any]) -> list[str]:
-    """Name the suites: those asked for, the levels that kernels are named of, all where there is a tree, or our own."""
-    names = [*given["suites"], *([f"level{given['level']}"] if given["level"] is not None else [])]
-    if names:
-        return names
-    if not (given["kernelbench_root"] or os.environ.get(VARIABLE) or given["check_root"]):
-        return [_OWN]
-    named = [level for level in _LEVELS if any(kernel.startswith(level) for kernel in given["kernels"])]
-    return named or list(_LEVELS)
-
-
-def _suites_folder() -> Path:
-    """Give the folder of the shipped suites: the checkout's, or the one inside the installed package."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package.parents[1] / "examples" / "KernelBench", package / "kernelbench" / "suites"):
-        if (folder / f"{_OWN}.yaml").is_file():
-            return folder
-    raise UsageError("the suites that come with kernelmark are not there; name a suite's file with --suite")
-
-
-def _check_root(root: Path, entries: Sequence[Entry]) -> None:
-    found = check_tree(root, entries)
+def _check_root(chosen: Chosen) -> None:
+    found = check_tree(chosen.root, chosen.entries)
     for line in found.lines():
         click.echo(line)
     if not found.agrees:
@@ -214,51 +146,26 @@ def _check_root(root: Path, entries: Sequence[Entry]) -> None:
 
 
 def _options(given: dict[str, Any], root: Path, extra: tuple[str, ...]) -> DriverOptions:
-    device = _device(given["device"])
-    usual_s = DEFAULT_TIME_TIMED_S if given["benchmark"] else DEFAULT_TIME_S
-    limit_s = given["timeout"] or (DEFAULT_TIME_SMOKE_S if given["smoke_test"] else usual_s)
+    device = resolve_device(given["device"])
+    usual_s = DEFAULT_TIME_SMOKE_S if given["smoke_test"] else DEFAULT_TIME_S
+    plain = ("out", "dtype", "benchmark", "torch_compile", "infer_shapes", "jobs")
     return DriverOptions(
         root=root,
-        out=given["out"],
-        dtype=given["dtype"],
         sizes=Sizes(given["sizes"]),
-        benchmark=given["benchmark"],
         smoke=given["smoke_test"],
-        torch_compile=given["torch_compile"],
-        infer_shapes=given["infer_shapes"],
-        jobs=given["jobs"],
         device=device,
-        limits=Limits(time_s=limit_s, memory_bytes=_memory(given["memory"], device)),
+        limits=limits_of(given, device, usual_s=usual_s),
         extra=extra,
+        **{name: given[name] for name in plain},
     )
 
 
-def _device(name: str) -> str:
-    """Give the device by its own name; only ``auto`` needs torch to tell."""
-    if name == "cpu":
-        return name
-    from kernelmark.device import resolve_device
-
-    return resolve_device(name)
-
-
-def _memory(gib: float | None, device: str) -> int | None:
-    if device == "cpu":
-        return DEFAULT_MEMORY_BYTES if gib is None else int(gib * _GIB)
-    if gib is not None:
-        raise UsageError(
-            f"--memory {gib:g} with --device {device}: the limit is one of address space, of which a GPU's driver"
-            " maps as much as there is memory of all kinds; leave --memory out"
-        )
-    return None
-
-
-def _begin(entries: Sequence[Entry], options: DriverOptions, *, resume: bool) -> tuple[Outcome, ...]:
+def _begin(plans: Sequence[KernelPlan], options: DriverOptions, *, resume: bool) -> tuple[Outcome, ...]:
     from kernelmark.harness.provenance import now, run_name
 
     command = (Path(sys.argv[0]).name, *sys.argv[1:])
     header = header_of(options, command, run=run_name(), started=now())
-    return begin(options.out, header, [entry.kernel for entry in entries], resume=resume)
+    return begin(options.out, header, [plan.entry.kernel for plan in plans], resume=resume)
 
 
 def _report(options: DriverOptions) -> None:
@@ -275,32 +182,37 @@ def _report(options: DriverOptions) -> None:
 
 
 def _run(
-    entries: Sequence[Entry], options: DriverOptions, done: tuple[Outcome, ...], *, quiet: bool
+    plans: Sequence[KernelPlan], options: DriverOptions, done: tuple[Outcome, ...], *, quiet: bool
 ) -> tuple[Outcome, ...]:
-    total, number = len(entries), len([o for o in done if any(o.kernel == e.kernel for e in entries)])
+    kept = {outcome.kernel for outcome in done}
+    total, number = len(plans), sum(plan.entry.kernel in kept for plan in plans)
+    # several at a time would stand between one's command and its output
+    at_once = options.jobs == 1
 
-    def show(ended: Ended) -> None:
+    def start(plan: KernelPlan) -> None:
+        if at_once and not quiet:
+            _show_command(plan)
+
+    def end(ended: KernelEnd) -> None:
         nonlocal number
         number += 1
         if not quiet:
+            if not at_once:
+                _show_command(ended.plan)
             _show(ended)
         why = f": {ended.outcome.message}" if ended.outcome.message else ""
-        click.echo(f"[{number}/{total}] {ended.entry.kernel}: {ended.outcome.status}{why}")
+        click.echo(f"[{number}/{total}] {ended.outcome.kernel}: {ended.outcome.status}{why}")
 
-    environment = _ENVIRONMENT if options.benchmark else {**_ENVIRONMENT, **_ASLEEP}
-    with Prefork(_TARGET, preload=_PRELOAD, environment=environment) as server:
-        return drive(entries, options, server, on_end=show, done=done)
+    with worker_for(options) as worker:
+        return drive(plans, options, worker, on_start=start, on_end=end, done=done)
 
 
-def _show(ended: Ended) -> None:
-    click.echo(f"Running command: kernel-bench {shlex.join(ended.arguments)}\n")
+def _show_command(plan: KernelPlan) -> None:
+    click.echo(f"Running command: {shlex.join(('kernel-bench', *plan.words))}\n")
+
+
+def _show(ended: KernelEnd) -> None:
+    died = ended.death.code if ended.death is not None else None
     click.echo(f"STDOUT:\n{ended.output}")
     click.echo(f"STDERR:\n{ended.errors}")
-    click.echo(f"Return code: {ended.code}\n")
-
-
-def _code(outcomes: Sequence[Outcome], expected: dict[str, Status] | None) -> ExitCode:
-    worse = worse_than(expected or {}, outcomes)
-    for line in worse if expected is not None else ():
-        click.echo(f"worse: {line}", err=True)
-    return ExitCode.FAILED if worse else ExitCode.OK
+    click.echo(f"Return code: {exit_code_of(ended.fate).value if died is None else died}\n")

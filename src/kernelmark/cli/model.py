@@ -5,6 +5,7 @@ Parses, calls :mod:`kernelmark.models`, prints. ``tune`` after ``model`` is a co
 
 from __future__ import annotations
 
+import difflib
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kernelmark.cli.model_options import model_options, request_options
+from kernelmark.cli.model_options import model_options, request_options, timing_options
 from kernelmark.cli.tune import tune
 from kernelmark.cli.watched import COMPILED, can_be_watched, run_watched
 from kernelmark.errors import UsageError
@@ -100,16 +101,9 @@ class _ModelFile(click.Command):
 )
 @click.option("--torch-compile", is_flag=True, help="Compile graph by graph, through torch.compile.")
 @click.option("--benchmark", is_flag=True, help="Also time it, next to the baselines.")
-@click.option("--iterations", default=100, show_default=True, help="Samples of each implementation.")
-@click.option(
-    "--baselines",
-    default="all",
-    show_default=True,
-    help="What to time it next to: eager, inductor, a compiler that is installed, all (the first two), none.",
-)
+@timing_options
 @click.option("--gflops", metavar="EXPR", help="Operations of a call in billions; otherwise counted.")
-@click.option("--bytes", "nbytes", metavar="EXPR", help="Bytes that a call must move; otherwise counted.")
-@click.option("--seed", default=0, show_default=True, help="What parameters and inputs are drawn with.")
+@click.option("--bytes", metavar="EXPR", help="Bytes that a call must move; otherwise counted.")
 @click.option(
     "--timeout",
     default=DEFAULT_LIMIT_S,
@@ -143,12 +137,15 @@ def run(path: Path | None, list_schedules: bool, explain_schedule: bool, **given
     _within(given["timeout"], request)
 
 
-def parse_model_command(arguments: Sequence[str], *, program: str) -> tuple[ModelRequest, frozenset[str]]:
+def parse_model_command(
+    arguments: Sequence[str], *, program: str, also: Sequence[str] = ()
+) -> tuple[ModelRequest, frozenset[str]]:
     """Read a command line as this command does, run nothing, and say which options it names.
 
     Args:
         arguments: The words behind the program's name.
         program: What messages call the program.
+        also: Options of the program's own, for near names.
 
     Raises:
         UsageError: no run could be made of it, or it would show something and stop.
@@ -157,8 +154,17 @@ def parse_model_command(arguments: Sequence[str], *, program: str) -> tuple[Mode
         with run.make_context(program, list(arguments)) as ctx:
             given = dict(ctx.params)
             asked = [name for name in given if _is_asked(ctx, name)]
+    except click.NoSuchOption as error:
+        known = sorted({*also, *(option for each in run.params for option in each.opts)})
+        near = difflib.get_close_matches(error.option_name, known, n=3)
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else f"{program} --help and kernelmark model --help show all"
+        )
+        raise UsageError(f"{error.option_name}: there is no such option; {hint}") from None
     except click.UsageError as error:
-        raise UsageError(f"{program}: {error.format_message()}") from None
+        raise UsageError(error.format_message()) from None
     for name in ("list_schedules", "explain_schedule"):
         if given.pop(name):
             option = f"--{name.replace('_', '-')}"
@@ -199,19 +205,18 @@ def _within(limit_s: float, request: ModelRequest) -> None:
 
 def _request(path: Path, given: dict[str, Any]) -> ModelRequest:
     from kernelmark.models import Dump, Mode, ModelRequest, Show, parse_baselines
-    from kernelmark.models.request import installed_compilers
     from torchsched.ingress import parse_gflops
 
     if given["infer_shapes"] and given["input_shapes"] is not None:
         raise UsageError(
             "--infer-shapes takes the inputs from the file, and --input-shapes gives them; use one"
         )
-    gflops, nbytes = given["gflops"], given["nbytes"]
+    gflops, nbytes = given["gflops"], given["bytes"]
     return ModelRequest(
         path=path,
         outputs=_outputs(given["output_shape"]),
         mode=Mode.TORCH_COMPILE if given["torch_compile"] else Mode.IMPORT,
-        baselines=parse_baselines(given["baselines"], installed_compilers()),
+        baselines=parse_baselines(given["baselines"]),
         gflops=None if gflops is None else parse_gflops(gflops),
         bytes=None if nbytes is None else round(parse_gflops(nbytes, name="bytes")),
         dumps=tuple(dump for dump in Dump if given[f"dump_{dump.name.lower()}"]),

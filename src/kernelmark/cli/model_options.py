@@ -11,11 +11,11 @@ import click
 from kernelmark.errors import UsageError
 from kernelmark.records import Cache
 
-__all__ = ["model_options", "request_options", "values_of"]
+__all__ = ["checking_options", "model_options", "request_options", "timing_options", "values_of"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_OPTIONS = (
+_SHARED = (
     click.option(
         "--pipeline",
         multiple=True,
@@ -40,6 +40,8 @@ _OPTIONS = (
         "--input-shapes", metavar="SHAPES", help="Inputs such as 1024x1024xf32xrnd,1024x1024xf32xid."
     ),
     click.option("--init-args", metavar="LIST", help="What Model is made with, such as [64, (3, 3)]."),
+)
+_CHECKED = (
     click.option(
         "--cache",
         type=click.Choice([each.value for each in Cache]),
@@ -52,13 +54,37 @@ _OPTIONS = (
     ),
     click.option("--atol", type=float, help="With --rtol: compare each element by itself."),
     click.option("--rtol", type=float, help="With --atol: compare each element by itself."),
-    click.option("--no-second-draw", is_flag=True, help="Check on one draw of the inputs only."),
+)
+_TIMED = (
+    click.option("--iterations", default=100, show_default=True, help="Samples of each implementation."),
+    click.option(
+        "--baselines",
+        default="all",
+        show_default=True,
+        help="What to time it next to: eager, inductor, a compiler that is installed, all (the first two), none.",
+    ),
+    click.option("--seed", default=0, show_default=True, help="What parameters and inputs are drawn with."),
 )
 
 
 def model_options(command: _F) -> _F:
-    """Give a command these options, in their order."""
-    for option in reversed(_OPTIONS):
+    """Give a command the options that say what is compiled, and how it is checked."""
+    second = click.option("--no-second-draw", is_flag=True, help="Check on one draw of the inputs only.")
+    return _with((*_SHARED, *_CHECKED, second), command)
+
+
+def checking_options(command: _F) -> _F:
+    """Give a command the options that say how an answer is checked."""
+    return _with(_CHECKED, command)
+
+
+def timing_options(command: _F) -> _F:
+    """Give a command the options that say how often it is called, and beside what."""
+    return _with(_TIMED, command)
+
+
+def _with(options: Sequence[Callable[[_F], _F]], command: _F) -> _F:
+    for option in reversed(options):
         command = option(command)
     return command
 

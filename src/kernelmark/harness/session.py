@@ -18,6 +18,7 @@ from kernelmark.calibration import profile_for
 from kernelmark.device import Device, measure_probe, open_device, probe_verdict
 from kernelmark.errors import ProfileError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
+from kernelmark.isolation import turn_to_time
 from kernelmark.records import (
     FORMAT_VERSION,
     Cache,
@@ -35,7 +36,6 @@ from kernelmark.records import (
 )
 from kernelmark.roofline import Profile
 from kernelmark.timing import Budget, TimingOptions
-from kernelmark.timing.turn import turn_to_time
 
 __all__ = ["Session", "SessionOptions", "current_session", "use_session"]
 

@@ -133,13 +133,14 @@ def begin(out: Path, header: SuiteHeader, kernels: Iterable[str], *, resume: boo
         RecordError: the run that is there cannot be read.
     """
     earlier = read_header(out) if resume else None
+    if earlier is not None:
+        earlier.require_alike(header)
     if not resume:
         (out / OUTCOMES).unlink(missing_ok=True)
     done = read_outcomes(out)
     if earlier is None:
         _write_header(out, header)
     elif set(kernels) - {outcome.kernel for outcome in done}:
-        earlier.require_alike(header)
         resumed = (*earlier.resumed, header.started)
         _write_header(out, earlier.model_copy(update={"resumed": resumed, "ended": None}))
     return done

@@ -6,7 +6,8 @@ A suite names files and sizes; it knows nothing of where the files are, nor of h
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 from kernelmark.errors import SuiteError, UsageError
 from kernelmark.files.source import FileKind, Place, Source, kind_of, read_source
 from kernelmark.text.near import listing, suggestion
+from torchsched.ingress.flops import parse_gflops
+from torchsched.ingress.shapes import parse_input_shapes
 
 __all__ = ["SUITE", "Entry", "Run", "Sizes", "Suite", "Tolerances", "load_suite", "select"]
 
 SUITE = FileKind("a suite", "a list of kernels, each with 'kernel' and 'input_shapes'", SuiteError)
 _SIZE_KEYS = ("input_shapes", "initializations", "output_shape", "init_args", "gflops", "bytes")
-_KEYS = ("kernel", *_SIZE_KEYS, "pipeline", "dtypes", "tolerances", "outputs", "notes", "original")
+_KEYS = ("kernel", *_SIZE_KEYS, "pipeline", "dtypes", "tolerances", "original")
 
 
 class Sizes(StrEnum):
@@ -49,7 +52,9 @@ class Run:
     initializations: tuple[str | None, ...]
     """One for each input; ``None`` for one that is no tensor."""
     output_shape: tuple[str, ...]
-    init_args: tuple[Any, ...]
+    """What it gives, a tensor each; empty where the suite does not say."""
+    init_args: tuple[Any, ...] | None
+    """``None`` takes the model file's own."""
     gflops: str | None
     """Arithmetic that gives billions of operations a call."""
     bytes: int | None
@@ -63,10 +68,8 @@ class Run:
         )
 
     def output(self, dtype: str) -> str | None:
-        """Write the output as ``--output-shape`` wants it, where there is just one."""
-        if len(self.output_shape) != 1:
-            return None
-        return f"{_with_element(self.output_shape[0], dtype)}x0"
+        """Write the outputs as ``--output-shape`` wants them."""
+        return ",".join(f"{_with_element(shape, dtype)}x0" for shape in self.output_shape) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,6 @@ class Entry:
     dtypes: tuple[str, ...] = ()
     """The element types it can be run in; empty for any."""
     tolerances: Tolerances | None = None
-    outputs: int | None = None
-    """How many results it gives, where that is not one."""
-    notes: str = ""
 
     @property
     def level(self) -> str:
@@ -119,8 +119,10 @@ def load_suite(path: Path) -> Suite:
         SuiteError: it cannot be read, or an entry is malformed; with file, line and field.
     """
     source = read_source(path, kind=SUITE)
-    if not isinstance(source.value, list) or not source.value:
+    if not isinstance(source.value, list):
         raise source.error(f"{SUITE.noun} is {SUITE.needs}, and this is {kind_of(source.value)}")
+    if not source.value:
+        raise source.error(f"there is no kernel in it; {SUITE.noun} is {SUITE.needs}")
     entries: list[Entry] = []
     lines: dict[str, int] = {}
     for number, value in enumerate(source.value):
@@ -132,8 +134,13 @@ def load_suite(path: Path) -> Suite:
     return Suite(path, tuple(entries))
 
 
-def select(entries: Iterable[Entry], prefixes: Sequence[str] = ()) -> tuple[Entry, ...]:
+def select(entries: Iterable[Entry], prefixes: Sequence[str] = (), *, hint: str = "") -> tuple[Entry, ...]:
     """Give the entries whose name starts with one of ``prefixes``, in the suite's order; all of them without any.
+
+    Args:
+        entries: All there are.
+        prefixes: Beginnings of names.
+        hint: What to say besides where one fits none.
 
     Raises:
         UsageError: a prefix fits none; the message names those near it.
@@ -142,20 +149,22 @@ def select(entries: Iterable[Entry], prefixes: Sequence[str] = ()) -> tuple[Entr
     for prefix in prefixes:
         if not any(entry.kernel.startswith(prefix) for entry in entries):
             names = [entry.kernel for entry in entries]
-            raise UsageError(f"--kernel {prefix}: no kernel's name starts with it; {_near(prefix, names)}")
+            near = "; ".join(filter(None, [_near(prefix, names), hint]))
+            raise UsageError(f"--kernel {prefix}: no kernel's name starts with it; {near}")
     if not prefixes:
         return entries
     return tuple(entry for entry in entries if entry.kernel.startswith(tuple(prefixes)))
 
 
 def _near(prefix: str, names: Sequence[str]) -> str:
-    """Name what is near a prefix: whole names are too long to be near it, so their beginnings are compared."""
+    """Name the kernels that are near a prefix: those that hold its words, or begin in nearly the same way."""
     word = prefix.split("/")[-1].strip("0123456789_").lower()
-    inside = [name for name in names if len(word) > 2 and word in name.lower()]
-    if inside:
-        return f"did you mean {listing(inside)}?"
-    heads = {name[: max(len(prefix), 1)]: name for name in names}
-    return suggestion(prefix, heads, there_are="names begin with")
+    near = [name for name in names if len(word) > 2 and word in name.lower()]
+    if not near:
+        heads = {name[: len(prefix)].lower() for name in names}
+        close = tuple(difflib.get_close_matches(prefix.lower(), heads, n=3))
+        near = [name for name in names if close and name.lower().startswith(close)]
+    return f"did you mean {listing(near)}?" if near else f"there are {listing(names)}"
 
 
 def _with_element(shape: str, dtype: str) -> str:
@@ -194,8 +203,6 @@ class _Reader:
             place=self._source.place((self._number, "kernel")),
             dtypes=self._texts(value, "dtypes", default=()),
             tolerances=self._tolerances(value.get("tolerances")),
-            outputs=self._count(value, "outputs"),
-            notes=self._text(value, "notes", default=""),
         )
 
     def _original(self, value: dict[str, Any], run: Run) -> Run:
@@ -205,14 +212,26 @@ class _Reader:
 
     def _run(self, value: dict[str, Any], where: tuple[str, ...]) -> Run:
         shapes = self._texts(value, "input_shapes", where=where)
-        return Run(
+        run = Run(
             input_shapes=shapes,
             initializations=self._initializations(value, shapes, where),
             output_shape=self._texts(value, "output_shape", where=where, default=()),
-            init_args=self._arguments(value.get("init_args", []), where),
+            init_args=self._arguments(value.get("init_args"), where),
             gflops=None if value.get("gflops") is None else str(value["gflops"]),
             bytes=self._count(value, "bytes", where),
         )
+        for key, text in (("input_shapes", run.inputs("f32")), ("output_shape", run.output("f32"))):
+            self._readable(lambda text=text: parse_input_shapes(text or ""), *where, key)
+        if run.gflops is not None:
+            self._readable(lambda: parse_gflops(run.gflops or ""), *where, "gflops")
+        return run
+
+    def _readable(self, read: Callable[[], object], *where: str) -> None:
+        """Let what the command for one model would read be read now, where its line is known."""
+        try:
+            read()
+        except UsageError as error:
+            raise self._error(str(error), *where) from None
 
     def _initializations(
         self, value: dict[str, Any], shapes: tuple[str, ...], where: tuple[str, ...]
@@ -236,9 +255,9 @@ class _Reader:
                 )
         return tuple(None if values is None else str(values) for values in given)
 
-    def _arguments(self, given: Any, where: tuple[str, ...]) -> tuple[Any, ...]:
+    def _arguments(self, given: Any, where: tuple[str, ...]) -> tuple[Any, ...] | None:
         if given is None:
-            return ()
+            return None
         if not isinstance(given, list):
             raise self._error(
                 f"a list of constructor arguments, not {kind_of(given)}; none is []", *where, "init_args"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -27,9 +29,10 @@ __all__ = [
     "Mode",
     "ModelRequest",
     "Show",
-    "blocks_for",
     "installed_compilers",
+    "packed",
     "parse_baselines",
+    "unpacked",
 ]
 
 COMPILERS = "kernelmark.model_compilers"
@@ -39,9 +42,6 @@ MLIR = "mlir"
 """The compiler that comes with kernelmark, :mod:`torchsched`, and what its row is called."""
 MIN_ITERATIONS = 2
 """Samples below which there is no block with two passes."""
-_BLOCKS, _FEWEST_BLOCKS = 10, 4
-"""Blocks that are aimed at, and the fewest that give an interval worth asking where there are more samples than that:
-Student's factor is 12.7 with two blocks, 4.3 with three and 3.2 with four."""
 LARGEST_SEED = 2**63 - 1
 """What torch's generators take."""
 
@@ -130,8 +130,9 @@ class ModelRequest:
     def __post_init__(self) -> None:
         if not self.pipeline:
             raise UsageError("no pipeline is named")
-        known = [MLIR, *Baseline, *installed_compilers()]
-        if self.compiler is not None and self.compiler not in known:
+        if self.compiler is not None and self.compiler not in (
+            known := [MLIR, *Baseline, *installed_compilers()]
+        ):
             hint = suggestion(self.compiler, known, there_are="compilers")
             raise UsageError(f"--compiler {self.compiler}: there is none; {hint}")
         if self.element is not None and self.element not in FLOATS:
@@ -144,7 +145,6 @@ class ModelRequest:
         ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise UsageError(f"--{name} {value}: give a whole number of at least {least}")
-        blocks_for(self.iterations)
         if self.seed > LARGEST_SEED:
             raise UsageError(f"--seed {self.seed}: torch takes seeds up to {LARGEST_SEED}")
 
@@ -219,38 +219,21 @@ def installed_compilers() -> Mapping[str, EntryPoint]:
     return {each.name: each for each in sorted(entry_points(group=COMPILERS), key=lambda each: each.name)}
 
 
-def blocks_for(iterations: int) -> int:
-    """Give the blocks that so many samples fall into, two passes each, so that just as many are taken.
+def packed(value: object) -> str:
+    """Write a request, or what holds one, as text for another process of this machine and this version.
 
-    Raises:
-        UsageError: they fall into too few for an interval, or into none; the message names what can be taken.
+    JSON has no tuples, and arguments of a constructor may be such.
     """
-    blocks = _exact_blocks(iterations)
-    if blocks is None:
-        steps = range(iterations)
-        less, more = (
-            next((count for step in steps if _exact_blocks(count := iterations + sign * step)), None)
-            for sign in (-1, 1)
-        )
-        near = " or ".join(str(count) for count in (less, more) if count is not None)
-        raise UsageError(
-            f"--iterations {iterations}: samples are taken in blocks of two passes, of equal length; ask for {near}"
-        )
-    return blocks
+    return base64.b85encode(pickle.dumps(value)).decode()
 
 
-def _exact_blocks(count: int) -> int | None:
-    fitting = [blocks for blocks in range(1, 2 * _BLOCKS + 1) if count > 0 and count % (2 * blocks) == 0]
-    best = min(fitting, key=lambda blocks: abs(blocks - _BLOCKS), default=None)
-    return best if best is not None and best >= min(_FEWEST_BLOCKS, count // 2) else None
+def unpacked(text: str) -> Any:
+    """Read what :func:`packed` wrote."""
+    return pickle.loads(base64.b85decode(text))
 
 
-def parse_baselines(text: str, others: Iterable[str] = ()) -> tuple[str, ...]:
-    """Read a list such as ``eager,inductor``; ``all`` and ``none`` are words of their own.
-
-    Args:
-        text: The list.
-        others: Names beside those of :class:`Baseline`; ``all`` does not include them.
+def parse_baselines(text: str) -> tuple[str, ...]:
+    """Read a list such as ``eager,inductor``, or of compilers that are installed; ``all`` are the first two.
 
     Raises:
         UsageError: a name that there is none of.
@@ -260,9 +243,8 @@ def parse_baselines(text: str, others: Iterable[str] = ()) -> tuple[str, ...]:
         return tuple(Baseline)
     if words in ([], ["none"]):
         return ()
-    known = {**{each.value: each for each in Baseline}, **{name: name for name in others}}
     for word in words:
-        if word not in known:
-            hint = suggestion(word, [*known, "all", "none"], there_are="baselines")
+        if word not in list(Baseline) and word not in (others := installed_compilers()):
+            hint = suggestion(word, [*Baseline, *others, "all", "none"], there_are="baselines")
             raise UsageError(f"--baselines {text}: {word!r} is none; {hint}")
-    return tuple(dict.fromkeys(known[word] for word in words))
+    return tuple(dict.fromkeys(Baseline(word) if word in list(Baseline) else word for word in words))

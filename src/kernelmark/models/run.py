@@ -49,7 +49,7 @@ from kernelmark.models.compilers import (
 )
 from kernelmark.models.draws import check_on_second_draw, draw_twice
 from kernelmark.models.mlir import build_options, compile_by_mlir
-from kernelmark.models.request import MLIR, ModelRequest, blocks_for
+from kernelmark.models.request import MLIR, ModelRequest
 from kernelmark.models.state import State, plain_inputs
 from kernelmark.models.tolerances import figure
 from kernelmark.records import Check, Note, Role, Row
@@ -384,7 +384,7 @@ def _session_options(request: ModelRequest, device: str) -> SessionOptions:
         device=device,
         verify_only=not request.benchmark,
         cache=request.cache,
-        budget=Budget(min_count=count, max_count=count, blocks=blocks_for(count)),
+        budget=Budget(min_count=count, max_count=count),
         out=request.out,
         ceilings=request.benchmark,
     )

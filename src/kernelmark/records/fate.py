@@ -139,6 +139,7 @@ class Fate:
 _BY_ERROR: Mapping[type[BaseException], Fate] = {
     errors.UsageError: Fate(Stage.ASKED, Cause.USAGE),
     errors.UnavailableError: Fate(Stage.ASKED, Cause.UNAVAILABLE),
+    errors.OutOfMemoryError: Fate(Stage.RUN, Cause.MEMORY),
     errors.RecordError: Fate(Stage.ASKED, Cause.STORAGE),
     errors.VerificationError: Fate(Stage.CHECK, Cause.WRONG, Check.FAILED),
     errors.ImplementationError: Fate(Stage.RUN, Cause.RAISED, Check.FAILED),

@@ -15,6 +15,7 @@ from statistics import median
 
 from kernelmark.device import Device
 from kernelmark.errors import TimingError, UsageError
+from kernelmark.isolation import turn_to_time
 from kernelmark.records import Cache, PassRecord, Timing
 from kernelmark.timing.budget import Cost, Counts, corrected, shared_counts
 from kernelmark.timing.protocol import CALIBRATION_ROUNDS, FixedCounts, Slot, TimingOptions, Turns, order_of
@@ -34,7 +35,6 @@ from kernelmark.timing.timer import (
     do_nothing,
     opened,
 )
-from kernelmark.timing.turn import turn_to_time
 from kernelmark.units import NS_PER_MS
 
 __all__ = ["AfterPass", "time_together"]
@@ -72,7 +72,7 @@ def time_together(
 ) -> dict[str, Timing]:
     """Time ``calls`` under the same conditions, interleaved in blocks of passes A B C C B A, or in rounds of turns.
 
-    Where turns are handed out (:mod:`kernelmark.timing.turn`), all of it is one turn, and the notes say what was held.
+    Where turns are handed out (:mod:`kernelmark.isolation`), all of it is one turn, and the notes say what was held.
 
     Args:
         calls: What to time, by name; the order is the order in the first half of a block.

@@ -254,6 +254,7 @@ def _blaming(path: Path, what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ModelFileError(
             f"{_place(error, path)}: {what}: {error}; install it where kernelmark is installed"
+            " (kernelmark[kernelbench] has what KernelBench's models import besides torch)"
         ) from error
     except (Exception, SystemExit) as error:
         text = str(error).strip().partition("\n")[0]

@@ -66,9 +66,10 @@ def test_one_that_is_taken_up_notes_when_and_keeps_how_it_began(make_suite_run: 
     ended = read_header(run.folder)
     assert ended is not None
     assert ended.ended == "2026-11-30T11:00:00+00:00"
-    # with nothing left to run, nothing is noted, however it is asked for
-    bf16 = HEADING.model_copy(update={"dtype": "bf16"})
-    begin(run.folder, bf16, both[:1], resume=True)
+    # with nothing left to run, nothing is noted, and it must be asked for in the same way all the same
+    begin(run.folder, HEADING, both[:1], resume=True)
+    with pytest.raises(UsageError, match="--resume: the run in --out was made with dtype f32"):
+        begin(run.folder, HEADING.model_copy(update={"dtype": "bf16"}), both[:1], resume=True)
     finish(run.folder, "2026-12-01T00:00:00+00:00")
     assert read_header(run.folder) == ended
 

@@ -15,7 +15,7 @@ from kernelmark.kernelbench.statuses import Status, read_expected
 from kernelmark.kernelbench.suite import Entry, Sizes, load_suite, select
 from kernelmark.manifest.expressions import parse
 from kernelmark.verify import Elementwise, Exact, check_outputs
-from torchsched.ingress import parse_input_shapes, parse_output_shape
+from torchsched.ingress import parse_input_shapes
 
 SUITES = Path(__file__).parents[3] / "examples" / "KernelBench"
 GOOD = """\
@@ -52,7 +52,7 @@ def test_the_suites_name_every_kernel_of_a_level_once_with_sizes_that_can_be_rea
         for sizes in Sizes:
             run = entry.at(sizes)
             assert len(parse_input_shapes(run.inputs("bf16"))) == len(run.input_shapes)
-            assert run.output("f32") is None or parse_output_shape(run.output("f32") or "")
+            assert len(parse_input_shapes(run.output("f32") or "")) == len(run.output_shape) > 0
             if run.gflops is not None:
                 value = parse(run.gflops).evaluate({})
                 assert isinstance(value, float)
@@ -78,11 +78,17 @@ def test_a_prefix_selects_exactly_the_kernels_that_start_with_it() -> None:
 
 
 @pytest.mark.spec("L1")
-@pytest.mark.parametrize(("prefix", "near"), [("level1/relu", "19_ReLU"), ("levle1/19_", "level1/19_")])
+@pytest.mark.parametrize(
+    ("prefix", "near"),
+    [("level1/relu", "level1/19_ReLU.py"), ("levle1/19_", "level1/19_ReLU.py"), ("Level1/4", "level1/40_")],
+)
 def test_a_prefix_that_fits_nothing_is_told_what_is_near_it(prefix: str, near: str) -> None:
     with pytest.raises(UsageError, match="no kernel's name starts with it") as error:
         select(shipped(1), [prefix])
-    assert near in str(error.value)
+    said = str(error.value)
+    assert near in said
+    names = [name for name in said.split("did you mean ")[1].rstrip("?").split(", ") if "more" not in name]
+    assert set(names) <= {entry.kernel for entry in shipped(1)}
 
 
 def test_an_entry_in_the_documented_syntax_is_read_whole(tmp_path: Path) -> None:
@@ -112,7 +118,7 @@ def test_element_types_of_their_own_literals_and_tuples_are_kept(tmp_path: Path)
 """,
     )
     assert entry.suite.inputs("f16") == "4096xf16xrnd,32xi64xrnd10,=3.14,f16xrnd"
-    assert entry.suite.output("f16") is None  # two of them
+    assert entry.suite.output("f16") == "8x8xf16x0,4xi64x0"
     assert entry.suite.init_args == (64, (3, 5), [1, 2], 1.0, True, None)
     assert entry.tolerances is not None
     assert entry.tolerances.atol == 1e-3
@@ -132,6 +138,11 @@ def test_element_types_of_their_own_literals_and_tuples_are_kept(tmp_path: Path)
         ("  pipeline: matmul", "  pipeline: [a]", 7, "text, not a list"),
         ("  pipeline: matmul", "  bytes: -1", 7, "not negative"),
         ("  pipeline: matmul", "  tolerances: {atol: -1, rtol: 0}", 7, "not negative"),
+        ("[1024x1024, 1024x1024]", "[64x, 1024x1024]", 2, "has an empty part"),
+        ("output_shape: 1024x1024", "output_shape: 1024xx", 4, "has an empty part"),
+        ("gflops: (1024 * 1024 * 1024 * 2) / 1e9", "gflops: __import__('os')", 6, "gflops"),
+        ("  pipeline: matmul", "  outputs: 2", 7, "unknown key"),
+        ("  pipeline: matmul", "  notes: none", 7, "unknown key"),
         ("  pipeline: matmul", "  original: 3", 7, "a mapping of sizes"),
         ("  pipeline: matmul", "  original: {input_shape: [1]}", 7, "did you mean 'input_shapes'"),
     ],
@@ -149,9 +160,12 @@ def test_a_kernel_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -
         suite_of(tmp_path, GOOD + GOOD)
 
 
-@pytest.mark.parametrize("text", ["{}", "- 3", "[]"])
-def test_what_is_no_list_of_entries_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SuiteError):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{}", "this is a mapping"), ("- 3", "not an int"), ("[]", "there is no kernel in it")],
+)
+def test_what_is_no_list_of_entries_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SuiteError, match=words):
         suite_of(tmp_path, text)
 
 
@@ -161,7 +175,7 @@ def test_no_text_ends_in_anything_but_a_suite_or_an_error_of_its_own(text: str) 
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "s.yaml"
-        file.write_text("- kernel: level1/a.py\n  input_shapes: [2]\n  notes: " + text, encoding="utf-8")
+        file.write_text("- kernel: level1/a.py\n  input_shapes: [2]\n  pipeline: " + text, encoding="utf-8")
         with suppress(SuiteError):
             load_suite(file)
 

@@ -10,6 +10,9 @@ class Model(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = nn.BatchNorm2d(channels)
+        # as made, its parameters would make it the identity, and its input pass for its answer
+        nn.init.uniform_(self.norm.weight, 0.5, 1.5)
+        nn.init.uniform_(self.norm.bias, -1, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.norm(x)

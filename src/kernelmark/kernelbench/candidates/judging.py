@@ -92,7 +92,7 @@ def job_of(candidate: Candidate, judging: Judging, folder: Path) -> Job:
         problem=entry.kernel,
         model=(judging.root / entry.kernel).resolve(),
         inputs=run.inputs(settings.dtype),
-        init_args=repr(list(run.init_args)),
+        init_args=repr(list(run.init_args or ())),
         settings=settings.for_problem(own.atol, own.rtol) if own else settings,
         extensions=(judging.out / "extensions" / _folder_name(candidate)).resolve(),
     )
