@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 PYTHON ?= $(or $(shell for python in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
 
-.PHONY: help setup test lint demo
+.PHONY: help setup test check lint demo
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,6 +23,10 @@ else
 	@echo '==> test: pytest $(strip tests $(ARGS))'
 	@$(RUN) -m pytest tests $(ARGS)
 endif
+
+check: lint ## before a commit: lint, and every test that compiles nothing
+	@echo '==> check: pytest tests, but what compiles, in two halves'
+	@$(RUN) scripts/run_tests.py --check
 
 lint: setup ## check style, types and the direction of imports
 	@echo "==> lint: ruff check"

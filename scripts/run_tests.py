@@ -1,9 +1,12 @@
-"""Run all tests in two halves side by side, one a core: what ``make test`` calls where no test is named.
+"""Run the tests in two halves side by side, one a core: what ``make test`` and ``make check`` call.
 
     python scripts/run_tests.py
+    python scripts/run_tests.py --check
 
-The compiler's tests, and those of commands that call it, run beside the others, and their output is printed once
-those have ended. The exit code is 0 only if both halves passed; each half ends with pytest's own summary.
+Without ``--check`` the compiler's tests, and those of commands that call it, are one half. With it nothing runs that
+compiles (``COMPILES`` in tests/conftest.py) or needs a GPU, and what starts many programs is one half. The output of
+that half is printed once the other has ended. The exit code is 0 only if both passed; each ends with pytest's own
+summary.
 """
 
 from __future__ import annotations
@@ -21,16 +24,27 @@ HALF = (
     "tests/cli/test_tune.py",
     "tests/cli/test_watched.py",
 )
-"""What compiles models: on two cores about half of the time of all tests, 9 minutes."""
+"""What compiles models: on two cores about half of the time of all tests."""
+
+CHECKED = (
+    "tests/cli",
+    "tests/meta",
+    "tests/unit/launches",
+    "tests/unit/pytest_plugin",
+    "tests/unit/torchsched",
+)
+"""About half of the time of what compiles nothing."""
 
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """How OpenMP's workers wait. By default they spin, and with two halves on two cores each spins where the other's
 work should be: judging a candidate took 8 s beside the other half, and 0.8 s alone."""
 
 
-def main(all_tests: Sequence[str] = ("tests",), half: Sequence[str] = HALF) -> int:
-    """Run both halves and return the exit code."""
-    pytest = [sys.executable, "-m", "pytest"]
+def main(
+    all_tests: Sequence[str] = ("tests",), half: Sequence[str] = HALF, *, options: Sequence[str] = ()
+) -> int:
+    """Run both halves, each with pytest's ``options``, and return the exit code."""
+    pytest = [sys.executable, "-m", "pytest", *options]
     environment = {**WAITING, **os.environ}
     with tempfile.TemporaryFile() as log:
         named = ", ".join(half)
@@ -57,4 +71,6 @@ def main(all_tests: Sequence[str] = ("tests",), half: Sequence[str] = HALF) -> i
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(main(half=CHECKED, options=("-q", "-m", "not compiles and not gpu")))
     sys.exit(main())

@@ -22,6 +22,70 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+COMPILES = (
+    "cli/test_audit.py",
+    "cli/test_calibrate.py",
+    "cli/test_candidates.py",
+    "cli/test_kernel.py",
+    "cli/test_kernelbench.py",
+    "cli/test_model.py",
+    "cli/test_tune.py",
+    "cli/test_watched.py",
+    "meta/test_docs.py::test_a_snippet_that_is_marked_to_run_runs",
+    "meta/test_two_gpus.py",
+    "unit/benchmarks/",
+    "unit/calibration/test_ceilings.py",
+    "unit/calibration/test_processor.py",
+    "unit/harness/test_baselines.py",
+    "unit/harness/test_elsewhere.py",
+    "unit/kernelbench/candidates/test_judging.py",
+    "unit/kernelfile/test_building.py",
+    "unit/kernelfile/test_examples.py",
+    "unit/kernelfile/test_libraries.py",
+    "unit/kernelfile/test_run.py",
+    "unit/kernelfile/test_second_check.py",
+    "unit/kernelfile/test_starting.py",
+    "unit/kernelfile/test_sweep.py",
+    "unit/launches/test_torch_ranks.py",
+    "unit/models/",
+    "unit/torchsched/",
+)
+"""Below here: what compiles by MLIR, inductor or a C++ compiler, and the few others that take as long as it does."""
+
+COMPILES_NOTHING = (
+    "unit/models/test_request.py",
+    "unit/models/tuning/test_descriptor.py",
+    "unit/models/tuning/test_racing.py",
+    "unit/models/tuning/test_space.py",
+    "unit/models/tuning/test_state.py",
+    "unit/torchsched/descriptors/",
+    "unit/torchsched/ingress/test_flops.py",
+    "unit/torchsched/ingress/test_model_file.py",
+    "unit/torchsched/ingress/test_shapes.py",
+    "unit/torchsched/test_elements.py",
+    "unit/torchsched/test_heap.py",
+    "unit/torchsched/test_signature.py",
+    "unit/torchsched/test_targets.py",
+    "unit/torchsched/transforms/conv/",
+    "unit/torchsched/transforms/gemm/",
+    "unit/torchsched/transforms/vectors/test_accesses.py",
+    "unit/torchsched/transforms/vectors/test_grouping.py",
+    "unit/torchsched/transforms/vectors/test_nests.py",
+    "unit/torchsched/transforms/vectors/test_plans.py",
+    "unit/torchsched/transforms/vectors/test_staging.py",
+)
+"""Of these folders, what is computed without a compiler."""
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def mark_what_compiles(items: list[pytest.Item]) -> None:
+    """Mark the tests of COMPILES, before the command line picks by marker."""
+    for item in items:
+        below = item.nodeid.removeprefix("tests/")
+        if below.startswith(COMPILES) and not below.startswith(COMPILES_NOTHING):
+            item.add_marker("compiles")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests marked ``gpu`` where there is no CUDA device; ask torch only if one is selected."""

@@ -110,16 +110,24 @@ static void set_tiles(void) {
     shape.palette = 1;
     for (int i = 0; i < 8; i++) shape.row_bytes[i] = 64, shape.rows[i] = 16;
     _tile_loadconfig(&shape);
-    _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3);
-    _tile_loadd(4, zeros, 64), _tile_loadd(5, zeros, 64);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, zeros, 64);
+    _tile_loadd(5, zeros, 64);
 }
 static int tiles_allowed(void) { return syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18) == 0; }
-#define TILE_LOOP(NAME, MULTIPLY)                                                  \
-    static void NAME(long turns) {                                                 \
-        set_tiles();                                                               \
-        for (long step = 0; step < turns * STEPS; step++)                          \
-            MULTIPLY(0, 4, 5), MULTIPLY(1, 4, 5), MULTIPLY(2, 4, 5), MULTIPLY(3, 4, 5); \
-        _tile_release();                                                           \
+#define TILE_LOOP(NAME, MULTIPLY)                              \
+    static void NAME(long turns) {                             \
+        set_tiles();                                           \
+        for (long step = 0; step < turns * STEPS; step++) {    \
+            MULTIPLY(0, 4, 5);                                 \
+            MULTIPLY(1, 4, 5);                                 \
+            MULTIPLY(2, 4, 5);                                 \
+            MULTIPLY(3, 4, 5);                                 \
+        }                                                      \
+        _tile_release();                                       \
     }
 #define OF_TILES(ELEMENTS) (2.0 * 4 * STEPS * 16 * 16 * (ELEMENTS))
 #if defined(__AMX_BF16__)

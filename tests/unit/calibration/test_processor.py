@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,16 @@ def test_no_product_of_torch_s_is_faster_than_the_loop() -> None:
         torch.mm(left, right)
         best = min(best, time.perf_counter() - start)
     assert 2 * 512**3 / best < 1.2 * found[Rate.FLOAT32].per_s
+
+
+@pytest.mark.skipif(c_compiler() is None or platform.machine() != "x86_64", reason="no C compiler for x86-64")
+@pytest.mark.parametrize("processor_", ["x86-64", "haswell", "skylake-avx512", "sapphirerapids"])
+def test_the_loops_build_for_processors_that_are_not_here(processor_: str) -> None:
+    """Matrix units, for one, are on few of the machines that tests run on."""
+    compiler = c_compiler()
+    assert compiler is not None
+    flags = ["-O1", f"-march={processor_}", "-Wall", "-Wextra", "-Werror", "-pthread", "-fsyntax-only"]
+    done = subprocess.run([compiler, *flags, processor._SOURCE], capture_output=True, text=True, check=False)
+    if "for '-march=" in done.stderr or "unknown target CPU" in done.stderr:
+        pytest.skip(f"{compiler} does not know {processor_}")
+    assert done.returncode == 0, done.stderr
