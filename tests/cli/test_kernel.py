@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -208,6 +209,27 @@ def test_a_missing_reference_option_or_file_ends_with_2(tmp_path: Path) -> None:
     assert (done.code, "there is no file no.py" in done.stderr) == (2, True)
 
 
+def test_help_says_which_options_are_required_and_names_every_default(tmp_path: Path) -> None:
+    said = " ".join(kernel("--help", folder=tmp_path).stdout.split())
+    assert said.count("Required: ") == 2
+    for told in (
+        "--baselines TEXT",
+        "[default: pytorch-eager]",
+        "--timeout FLOAT",
+        "[default: 300.0]",
+        "--no-isolation",
+    ):
+        assert told in said
+
+
+def test_a_line_of_a_sweep_says_who_is_faster_than_whom(tmp_path: Path) -> None:
+    arguments = pair(tmp_path, RIGHT)
+    done = kernel(*arguments, *OPTIONS[:-1], "--no-isolation", "--sweep=M=8,16", folder=tmp_path)
+    line = r"M=8: measured; median \S+ \S+; \S+ \[\S+ \S+\] times as fast as pytorch-eager \(\w+\)"
+    assert re.search(line, done.stdout), done.stdout
+    assert (done.code, "M=16: measured" in done.stdout) == (0, True)
+
+
 @pytest.mark.spec("K6")
 def test_a_missing_library_ends_with_3_and_the_line_to_run(tmp_path: Path) -> None:
     pair(tmp_path, RIGHT)
@@ -234,7 +256,7 @@ def test_init_writes_a_pair_and_the_line_that_runs_it(tmp_path: Path) -> None:
     [
         ("torch", ("--device=cpu",), "verified"),
         ("cpp", (), "verified"),
-        ("triton", ("--device=cpu",), "interpreter"),
+        ("triton", (), "interpreter"),
         ("cuda-cpp", ("--arch=sm_90",), "needs a CUDA device"),
         ("cute-dsl", (), "nvidia-cutlass-dsl"),
     ],

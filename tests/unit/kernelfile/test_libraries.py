@@ -67,6 +67,13 @@ extern "C" void solve(const double* x, double* out, int n, double s, bool flag) 
     assert run(source, reference, n=8, s="2.5", flag="true").rows[0].check is Check.VERIFIED
 
 
+def test_what_built_the_library_is_in_the_report_and_pragmas_without_effect_are_a_note(run) -> None:
+    source = SCALE.replace("for (", "\n#pragma omp parallel for\nfor (")
+    found = run(source, TWICE, n=64)
+    assert " -O0 -o " in found.told["header"]["built with"]
+    assert any("#pragma omp had no effect" in note for note in found.told["variants"]["solution"]["notes"])
+
+
 @pytest.mark.spec("K2")
 @pytest.mark.parametrize("reads", ['kwargs["M"]', 'kwargs.get("M", 0)', "scale(**kwargs)"])
 def test_a_value_that_only_the_reference_takes_reaches_its_open_arguments(run, reads: str) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from kernelmark.errors import CrashedError, TimingError, UsageError, VerificationError
+from kernelmark.kernelfile.document import write_documents
 from kernelmark.kernelfile.worker import timer_for
 from kernelmark.records import Check, read_run
 from kernelmark.report.notes import note_text
+from kernelmark.report.remarks import remarks
 
 
 def solution(body: str, *, setup: str = "", before: str = "", outputs: str = '["out"]') -> str:
@@ -276,6 +278,64 @@ def test_tolerances_come_from_the_command_line_then_the_reference_then_the_defau
     assert found.told["header"]["tolerances"] == "atol=0.5 rtol=0.5 (reference file)"
     with pytest.raises(VerificationError, match=r"atol=1e-06 rtol=0.01"):
         run(near, text, atol=1e-6, rtol=0.01)
+
+
+ROW_SUM = """
+import torch
+
+def setup(N, **kwargs):
+    return {"inputs": {"x": torch.randn(8, N), "out": torch.empty(8)}, "outputs": ["out"]}
+
+def run_kernel(x, out):
+    # as far off as sums in another order can be
+    out.copy_(x.double().sum(1) + 2.5e-4)
+"""
+SUMMED = "def reference(x, out, **kwargs):\n    return x.double().sum(1).float()\n"
+
+
+@pytest.mark.parametrize(
+    "declared", ['reduction = "N"', "reduction = 16384", "def reduction(N):\n    return N"]
+)
+def test_the_length_of_sums_can_be_declared_in_the_reference_file(run, declared: str) -> None:
+    asked = {"values": {"N": "16384"}}
+    with pytest.raises(VerificationError, match='in the reference file, as in reduction = "N"'):
+        run(ROW_SUM, f"atol, rtol = 1e-4, 0\n{SUMMED}", **asked)
+    found = run(ROW_SUM, f"{declared}\n{SUMMED}", **asked)
+    assert found.rows[0].check is Check.VERIFIED
+    assert found.told["header"]["tolerances"] == "sums of 16384 terms (reduction of ref.py)"
+
+
+@pytest.mark.parametrize("declared", ["reduction = 'K'", "reduction = 0", "reduction = 'N'\natol = 1e-3"])
+def test_a_length_that_is_none_is_an_error_of_use(run, declared: str) -> None:
+    with pytest.raises(UsageError, match="reduction"):
+        run(ROW_SUM, f"{declared}\n{SUMMED}", values={"N": "64"})
+
+
+def test_a_wrong_factor_is_not_taken_for_rounding(run) -> None:
+    with pytest.raises(VerificationError) as raised:
+        run(solution("torch.mul(x, 3, out=out)"))
+    assert "reduction" not in str(raised.value)
+
+
+def test_what_makes_a_run_suspicious_is_in_both_documents(run, tmp_path: Path) -> None:
+    found = run()
+    told = [f"{each.subject}: {each.text}" for each in remarks(read_run(found.folder))]
+    assert found.told["remarks"] == told
+    write_documents(
+        tmp_path, {**found.told, "remarks": ["other work: the load average reached 9 on 2 cores"]}
+    )
+    page = (tmp_path / "benchmark.md").read_text()
+    assert page.index("- other work: the load average reached 9 on 2 cores") < page.index("| solution |")
+
+
+def test_what_proves_nothing_is_not_called_passed(run, tmp_path: Path) -> None:
+    found = run(
+        solution("torch.mul(x, 2, out=out)"), "def reference(x, out, **kwargs):\n    return x * 2\n", atol=100
+    )
+    assert found.outcome == "unverified"
+    page = (tmp_path / "out" / "benchmark.md").read_text()
+    assert "NOT VERIFIED" in page
+    assert "PASS" not in page
 
 
 def test_values_that_setup_draws_the_same_for_every_seed_are_permuted(run) -> None:
