@@ -161,7 +161,7 @@ def test_what_was_checked_is_not_checked_again_and_the_fastest_is_found(
 
 
 def test_a_search_that_has_ended_says_the_same_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "Prefork", _never)
+    monkeypatch.setattr(judging.Worker, "call", _never)
     before = Path("kept/records.jsonl").read_bytes()
     done = run(*SEARCH, "--resume", "--write", "again.yaml")
     assert done.code == 0, done.stderr

@@ -91,7 +91,7 @@ def _with(options: Sequence[Callable[[_F], _F]], command: _F) -> _F:
 
 def request_options(given: dict[str, Any]) -> dict[str, Any]:
     """Turn what the shared options were given into arguments of a request for a model."""
-    from kernelmark.models.tolerances import Asked
+    from kernelmark.verify import Tolerances
     from torchsched.building import DEFAULT_PIPELINE
     from torchsched.elements import Element
     from torchsched.ingress import parse_init_args, parse_input_shapes
@@ -108,7 +108,7 @@ def request_options(given: dict[str, Any]) -> dict[str, Any]:
         "inputs": None if shapes is None else parse_input_shapes(shapes),
         "init_args": parse_init_args(given["init_args"]),
         "cache": Cache(given["cache"]),
-        "tolerance": Asked(given["tolerance"], given["atol"], given["rtol"]),
+        "tolerance": Tolerances(given["tolerance"], given["atol"], given["rtol"], source="the command line"),
         "second_draw": not given["no_second_draw"],
     }
 

@@ -16,7 +16,7 @@ from kernelmark.models.compilers import Subject, reference_of
 from kernelmark.models.request import ModelRequest
 from kernelmark.models.state import State
 from kernelmark.roofline import Work
-from kernelmark.verify import Exact, Tolerance
+from kernelmark.verify import Exact, Policy
 from torchsched.elements import FLOATS, Element
 from torchsched.graph_calls import without_onednn
 from torchsched.ingress import InputSpec, LoadedModel
@@ -55,7 +55,7 @@ class _Workload:
 
 def make_case(
     subject: Subject,
-    rule: Tolerance,
+    rule: Policy,
     facts: Mapping[str, Any],
     *,
     case_id: str | None = None,
@@ -66,7 +66,7 @@ def make_case(
 
     Args:
         subject: The model.
-        rule: How far an answer may be off.
+        rule: What decides how far an answer may be off.
         facts: What a report says.
         case_id: What is compared; by default what the request calls it.
         inputs: Other inputs than the model's first ones, with the ``state`` that belongs to them.

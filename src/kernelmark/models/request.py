@@ -13,9 +13,9 @@ from typing import Any
 
 from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
-from kernelmark.models.tolerances import Asked
 from kernelmark.records import Cache
 from kernelmark.text.near import listing, suggestion
+from kernelmark.verify import Tolerances
 from torchsched.building import DEFAULT_PIPELINE
 from torchsched.elements import FLOATS, Element
 from torchsched.ingress.shapes import InputSpec, Literal
@@ -118,7 +118,7 @@ class ModelRequest:
     """Billions of operations in a call; ``None`` counts those of its products and convolutions."""
     bytes: int | None = None
     """What a call must move; ``None`` takes arguments and results, once each."""
-    tolerance: Asked = field(default_factory=Asked)
+    tolerance: Tolerances = field(default_factory=Tolerances)
     second_draw: bool = True
     """Whether the answer is also checked on other inputs."""
     seed: int = 0

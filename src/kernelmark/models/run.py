@@ -51,13 +51,13 @@ from kernelmark.models.draws import check_on_second_draw, draw_twice
 from kernelmark.models.mlir import build_options, compile_by_mlir
 from kernelmark.models.request import MLIR, ModelRequest
 from kernelmark.models.state import State, plain_inputs
-from kernelmark.models.tolerances import figure
+from kernelmark.models.tolerances import figure, policy_for
 from kernelmark.records import Check, Note, Role, Row
 from kernelmark.report.notes import note_text
 from kernelmark.text import in_short
 from kernelmark.timing import Budget
 from kernelmark.units import format_time
-from kernelmark.verify import Tolerance
+from kernelmark.verify import Policy, Tolerance
 from torchsched.bindings import bindings
 from torchsched.failures import Stage
 from torchsched.heap import keep_large_blocks
@@ -247,7 +247,7 @@ class _Run:
         """Compile, check, time."""
         subject, request = self.subject, self.subject.request
         element = request.element or main_element(subject.model, self.loaded.inputs)
-        rule = request.tolerance.for_element(element)
+        rule = policy_for(request.tolerance, element)
         others: dict[str, Unavailable] = {}
         if subject.device != "cpu":
             others[MLIR] = Unavailable(_NO_MLIR.format(subject.device))
@@ -288,7 +288,9 @@ class _Run:
         finally:
             if case is not None:
                 case.release()
-        return ModelRun(request, comparison, rule, ours.seconds, work, self.session.folder)
+        return ModelRun(
+            request, comparison, rule.for_dtype(element.torch).rule, ours.seconds, work, self.session.folder
+        )
 
     def _ours(self) -> Contestant | Unavailable:
         if self.compiler != MLIR or self.target is None:
@@ -319,7 +321,7 @@ class _Run:
         return work
 
     def _record(
-        self, rule: Tolerance, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]
+        self, rule: Policy, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]
     ) -> None:
         """Keep a row of each implementation that there is none of; ``facts`` say at which stage a model failed."""
         case = make_case(self.subject, rule, facts)

@@ -160,7 +160,7 @@ _latency = _timing(lambda timing: timing.latency.median_ns)
 _gap = _timing(lambda timing: timing.gap_ns)
 _p10 = _timing(lambda timing: timing.device_busy.p10_ns)
 _p90 = _timing(lambda timing: timing.device_busy.p90_ns)
-_tflops = _roofline(lambda reading: reading.tflops)
+_tflops = _roofline(lambda reading: reading.tflops if reading.flops else None)  # none known: blank, not 0
 _bandwidth = _roofline(lambda reading: reading.bandwidth_tbs)
 
 COLUMNS: tuple[Column, ...] = (
@@ -287,7 +287,9 @@ COLUMNS: tuple[Column, ...] = (
         "Median of the second half of the passes over that of the first, less 1.",
     ),
     Column("retries", _timing(lambda timing: timing.retries), "Passes that had to be read again."),
-    Column("flops", _roofline(lambda reading: reading.flops), "Floating-point operations of one call."),
+    Column(
+        "flops", _roofline(lambda reading: reading.flops or None), "Floating-point operations of one call."
+    ),
     Column("bytes", _roofline(lambda reading: reading.bytes), "Bytes that one call must move."),
     Column(
         "tflops",

@@ -246,7 +246,7 @@ class _Tracing(WholeLayers):
 def _refuse_random(program: ExportedProgram, name: str) -> None:
     for node in program.graph.nodes:
         tags = getattr(node.target, "tags", ())
-        if node.op == "call_function" and torch.Tag.nondeterministic_seeded in tags:
+        if node.op == "call_function" and torch.Tag.nondeterministic_seeded in tags and _draws(node):
             raise failure(
                 Stage.IMPORT,
                 f"{name} draws random numbers in forward, and compiled code would draw others than PyTorch does,"
@@ -254,6 +254,15 @@ def _refuse_random(program: ExportedProgram, name: str) -> None:
                 op=str(node.target).removesuffix(".default"),
                 source=place_of(node),
             )
+
+
+def _draws(node: Any) -> bool:
+    """Whether a call of an operation that may draw does: rrelu and dropout do where they are told to train."""
+    for position, argument in enumerate(node.target._schema.arguments):
+        if argument.name in ("training", "train"):
+            given = node.args[position] if position < len(node.args) else argument.default_value
+            return node.kwargs.get(argument.name, given) is not False
+    return True
 
 
 def _export_failure(error: Exception, name: str) -> ModelError:

@@ -9,8 +9,8 @@ import pytest
 
 from kernelmark.errors import UnavailableError, UsageError
 from kernelmark.models.request import Baseline, ModelRequest, parse_baselines
-from kernelmark.models.tolerances import TOLERANCES, Asked, figure
-from kernelmark.verify import Elementwise, Normalised
+from kernelmark.models.tolerances import figure, policy_for
+from kernelmark.verify import Elementwise, Normalised, Tolerances, policy
 from torchsched.elements import Element
 from torchsched.targets import detect
 
@@ -69,41 +69,21 @@ def test_an_unknown_baseline_is_refused_with_near_names() -> None:
 # --- tolerances ---------------------------------------------------------------------------------------
 
 
-def test_the_tolerance_is_the_types_unless_one_is_asked_for() -> None:
-    assert Asked().for_element(Element.F32) == Normalised(TOLERANCES[Element.F32])
-    assert Asked(tolerance=0.01).for_element(Element.F32) == Normalised(0.01)
-    assert Asked(atol=1e-3, rtol=1e-2).for_element(Element.F32) == Elementwise(1e-3, 1e-2)
-    assert Asked(rtol=1e-2).for_element(Element.F32) == Elementwise(0.0, 1e-2)
+def test_the_tolerance_is_that_of_the_model_s_type_unless_one_is_asked_for() -> None:
+    asked, f32 = Tolerances(), Element.F32.torch
+    assert policy_for(asked, Element.F32).for_dtype(f32).rule == policy(f32).rule
+    # what is computed in bf16 is no more exact for being handed out in f32
+    rule, source = policy_for(asked, Element.BF16).for_dtype(f32)
+    assert rule == policy(Element.BF16.torch).rule
+    assert source == "the whole output, by the model's type bf16"
+    assert policy_for(asked, Element.F32).for_dtype("int64").rule == Elementwise(0, 0)
+    figure_asked = Tolerances(figure=0.01, source="--tolerance")
+    assert policy_for(figure_asked, Element.F32).for_dtype(f32) == (Normalised(0.01), "--tolerance")
+    both = Tolerances(atol=1e-3, rtol=1e-2)
+    assert policy_for(both, Element.F32).for_dtype(f32).rule == Elementwise(1e-3, 1e-2)
 
 
-@pytest.mark.parametrize(
-    ("rule", "text"),
-    [
-        (Normalised(0.01), "0.01"),
-        (Normalised(1e-4), "0.0001"),
-        (Elementwise(0.01, 0.01), "0.01"),
-        (Elementwise(1e-5, 0.01), "atol=1e-05 rtol=0.01"),
-    ],
-)
-def test_a_rule_is_written_as_one_figure_where_it_has_one(rule: Any, text: str) -> None:
-    assert figure(rule) == text
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"tolerance": -1.0}, "--tolerance -1.0: give a number of at least 0"),
-        ({"tolerance": float("nan")}, "--tolerance nan"),
-        ({"rtol": float("inf")}, "--rtol inf"),
-        ({"tolerance": 0.0}, "for an exact answer write --atol 0 --rtol 0"),
-        ({"tolerance": 0.1, "atol": 0.1}, "--tolerance excludes --atol and --rtol"),
-    ],
-)
-def test_a_tolerance_that_there_cannot_be_is_refused(given: dict[str, float], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        Asked(**given)
-
-
-def test_every_float_has_a_tolerance_and_coarser_types_a_larger_one() -> None:
-    ordered = [TOLERANCES[each] for each in (Element.F64, Element.F32, Element.F16, Element.BF16)]
-    assert ordered == sorted(ordered)
+def test_the_line_for_scripts_shows_the_figure() -> None:
+    assert figure(Normalised(0.01)) == "0.01"
+    assert figure(Elementwise(1e-3, 1e-3)) == "0.001"
+    assert figure(Elementwise(1e-3, 1e-2)) == "atol=0.001 rtol=0.01"

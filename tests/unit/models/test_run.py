@@ -18,11 +18,10 @@ from kernelmark.errors import (
 )
 from kernelmark.models import Baseline, Dump, Mode, ModelRequest, run_model
 from kernelmark.models import run as runs
-from kernelmark.models.tolerances import Asked
 from kernelmark.probe import Probe
 from kernelmark.records import Cache, Check, read_run
 from kernelmark.report.notes import note_text
-from kernelmark.verify import Normalised
+from kernelmark.verify import Normalised, Tolerances
 from torchsched import targets
 from torchsched.bindings import available
 from torchsched.elements import Element
@@ -239,7 +238,9 @@ def test_that_there_is_no_second_draw_is_told(model_file: File) -> None:
 
 
 def test_a_tolerance_that_is_asked_for_is_the_one_that_counts(model_file: File) -> None:
-    request = ModelRequest(model_file("product"), pipeline=("loops",), tolerance=Asked(atol=1.0, rtol=0.5))
+    request = ModelRequest(
+        model_file("product"), pipeline=("loops",), tolerance=Tolerances(atol=1.0, rtol=0.5)
+    )
     found = run_model(request)
     assert found.ours.outputs[0].tolerance == "atol=1 rtol=0.5"
 

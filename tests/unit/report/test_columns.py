@@ -88,6 +88,18 @@ def test_without_a_profile_the_speed_of_light_is_blank_and_the_throughput_is_not
         "",
     ]
     assert BY_KEY["percent_of_speed_of_light"].get(row) is None
+
+
+def test_where_no_operations_are_known_their_rate_is_blank_and_not_0(
+    make_row: Callable[..., Row], make_timing: Callable
+):
+    reading = RooflineReading(flops=0, bytes=20, tflops=0, bandwidth_tbs=0.25)
+    row = make_row(timing=make_timing(), roofline=reading)
+    assert [BY_KEY[key].text(row, SCALE) for key in ("flops", "tflops", "bandwidth_tbs")] == [
+        "",
+        "",
+        "0.2500",
+    ]
     known = row.model_copy(
         update={"roofline": reading.model_copy(update={"percent_of_speed_of_light": 61.27})}
     )

@@ -10,8 +10,9 @@ from typing import Any
 
 from kernelmark.errors import UsageError
 from kernelmark.models.request import Baseline, parse_baselines
-from kernelmark.models.tolerances import Asked
+from kernelmark.models.tolerances import policy_for
 from kernelmark.records import Cache
+from kernelmark.verify import Policy, Tolerances
 from torchsched.elements import FLOATS, Element
 
 __all__ = ["CANDIDATE", "Baseline", "Job", "Mode", "Settings", "Step", "parse_baselines"]
@@ -71,7 +72,7 @@ class Settings:
         ):
             if value < least:
                 raise UsageError(f"--{name} {value}: give a whole number of at least {least}")
-        Asked(self.tolerance, self.atol, self.rtol)
+        Tolerances(self.tolerance, self.atol, self.rtol, source="the command line")
 
     @property
     def element(self) -> Element:
@@ -79,9 +80,10 @@ class Settings:
         return Element.parse(self.dtype)
 
     @property
-    def asked(self) -> Asked:
-        """What was asked of the tolerance."""
-        return Asked(self.tolerance, self.atol, self.rtol)
+    def policy(self) -> Policy:
+        """What decides how far an answer may be off."""
+        asked = Tolerances(self.tolerance, self.atol, self.rtol, source="the command line")
+        return policy_for(asked, self.element)
 
     def for_problem(self, atol: float | None, rtol: float | None) -> Settings:
         """Give the settings with a problem's own tolerances, where nothing was asked for."""

@@ -74,7 +74,7 @@ def _facts(judging: Judging, device: str) -> dict[str, str]:
         "cache": settings.cache.value,
         "draws checked outside": str(settings.seeds),
         "iterations": str(settings.iterations),
-        "tolerance": str(settings.asked.for_element(settings.element)),
+        "tolerance": str(settings.policy.for_dtype(settings.element.torch).rule),
     }
 
 

@@ -61,7 +61,7 @@ def load_problem(job: Job, device: str) -> Problem:
     kept.after_first_call()
     if written := differing(given, draws.base):
         raise UsageError(f"{job.problem}: its own Model writes to its inputs ({', '.join(written)})")
-    return Problem(model, kept, draws, Exact(tolerance=settings.asked.for_element(settings.element)))
+    return Problem(model, kept, draws, Exact(tolerance=settings.policy))
 
 
 def in_mode(model: torch.nn.Module, mode: Mode) -> torch.nn.Module:

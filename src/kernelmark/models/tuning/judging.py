@@ -1,31 +1,27 @@
-"""Judges candidates in processes that can be killed: a forked worker for each job, with limits of time.
+"""Judges candidates in workers that can be ended: one for each job, with limits of time.
 
 A worker that dies at a candidate costs that candidate alone: the rest of its job goes to another one.
 """
 
 from __future__ import annotations
 
-import signal
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
-from kernelmark.errors import CrashedError, KernelmarkError, ModelError, VerificationError
-from kernelmark.models.tuning.jobs import Answer, CheckJob, Job, MeasureJob, read_answers, write_job
+from kernelmark.errors import CrashedError, ModelError, VerificationError
+from kernelmark.isolation import Ended, Limits, Start, Worker
+from kernelmark.models.request import packed
+from kernelmark.models.tuning.jobs import MEASURE, TuneJob
 from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
-from kernelmark.prefork import Finished, Limits, Prefork
-from kernelmark.process import death_in_words
 from kernelmark.records import Check, Note, Role, Row, RunHeader
 from kernelmark.timing import Budget
 from torchsched.elements import Element
 
-__all__ = ["Judge", "Measured", "ProcessJudge"]
+__all__ = ["Judge", "Measured", "ProcessJudge", "codes_of"]
 
-_TARGET = "kernelmark.models.tuning.worker:main"
+_TARGET = "kernelmark.models.tuning.worker:carry_out"
 _PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.models.tuning.worker")
 _START_UP_S = 120.0
 """Loading a model and its first import took 3 s here; a model of a billion parameters takes a minute to fill."""
@@ -74,23 +70,13 @@ class ProcessJudge:
     def __init__(self, request: TuneRequest, element: Element, header: RunHeader) -> None:
         self._request, self._element, self._header = request, element, header
         self.limit_s = request.limit_s
-        self._server: Prefork | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="kernelmark-")
+        self._worker: Worker[None] = Worker(_TARGET, Limits(None), start=Start.FORK, preload=_PRELOAD)
 
     def __enter__(self) -> ProcessJudge:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End whatever still runs."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        self._folder.cleanup()
+    def __exit__(self, *_: object) -> None:
+        self._worker.close()
 
     def check(
         self, case_id: str, candidates: Sequence[Candidate], known: Mapping[str, str]
@@ -101,28 +87,19 @@ class ProcessJudge:
             KernelmarkError: the model itself cannot be used, so that no candidate could.
             CrashedError: the process died before it came to a candidate.
         """
-        left, rows = list(candidates), []
+        left, rows = list(candidates), list[Row]()
         while left:
-            job = CheckJob(
-                self._request.model,
-                self._element,
-                self._header,
-                case_id,
-                tuple(left),
-                {**known, **_codes(rows)},
-                self.limit_s,
-            )
-            ended, answer = self._run(job)
-            if answer.error is not None:
-                raise _raised(*answer.error)
-            rows += answer.rows
-            left = left[len(answer.rows) :]
-            if answer.ended or not left:
+            ended = self._run(self._job(case_id, left, known={**known, **codes_of(rows)}))
+            if ended.failure is not None:
+                raise ended.failure.error
+            answered = _rows(ended)
+            rows += answered
+            left = left[len(answered) :]
+            if ended.death is None or not left:
                 break
-            if answer.at != left[0].number:
-                death = self._death(ended)
-                raise CrashedError(f"no candidate was come to: {death}{_said(ended)}")
-            rows.append(_died(job, left.pop(0), answer.stage, self._death(ended), ended))
+            if _at(ended) != left[0].number:
+                raise CrashedError(f"no candidate was come to: {self._death(ended)}")
+            rows.append(self._died(case_id, left.pop(0), ended))
         return tuple(rows)
 
     def measure(
@@ -133,53 +110,50 @@ class ProcessJudge:
         Raises:
             TimingError: the instrument cannot vouch for a reading.
         """
-        job = MeasureJob(
-            self._request.model,
-            self._element,
-            self._header,
-            case_id,
-            tuple(contestants),
-            budget,
-            facts,
-            self.limit_s,
-        )
-        ended, answer = self._run(job)
-        if answer.error is not None:
-            error = _raised(*answer.error)
-            if isinstance(error, VerificationError) and answer.rows:
-                return Measured(answer.rows)
-            if isinstance(error, ModelError):
-                return Measured((), str(error), answer.at)
+        ended = self._run(self._job(case_id, contestants, budget=budget, facts=facts))
+        error = ended.failure.error if ended.failure is not None else None
+        if isinstance(error, ModelError):
+            return Measured((), str(error), _at(ended))
+        if error is not None and not (isinstance(error, VerificationError) and _rows(ended)):
             raise error
-        if answer.ended:
-            return Measured(answer.rows)
-        at = answer.at if answer.stage != "measure" else None
-        return Measured((), f"{answer.stage or 'load'}: {self._death(ended)}{_said(ended)}", at)
+        if ended.death is None:
+            return Measured(_rows(ended))
+        at = None if ended.stage == MEASURE else _at(ended)
+        return Measured((), f"{ended.stage or 'load'}: {self._death(ended)}", at)
 
-    def _run(self, job: Job) -> tuple[Finished, Answer]:
-        if self._server is None:
-            self._server = Prefork(_TARGET, preload=_PRELOAD)
-        folder = Path(self._folder.name)
-        answers = folder / "answers.jsonl"
-        answers.unlink(missing_ok=True)
-        # a measurement is given as long again as compiling was: its calls have no other limit
-        limit_s = _START_UP_S + 2 * self.limit_s * len(job.candidates)
-        ended = self._server.run(
-            [str(write_job(job, folder / "job")), str(answers)],
-            log=folder / "worker.txt",
-            limits=Limits(time_s=limit_s),
+    def _job(self, case_id: str, candidates: Sequence[Candidate], **more: Any) -> TuneJob:
+        return TuneJob(
+            self._request.model, self._element, self._header, case_id, tuple(candidates), self.limit_s, **more
         )
-        return ended, read_answers(answers)
 
-    def _death(self, ended: Finished) -> str:
-        if ended.code == -signal.SIGALRM:
-            return f"it did not end within {self.limit_s:g} s; --limit gives it more"
-        if ended.timed_out:
-            return f"it did not end within {ended.wall_s:.0f} s; --limit gives it more"
-        return death_in_words(ended.code)
+    def _run(self, job: TuneJob) -> Ended[None]:
+        # a measurement is given as long again as compiling was: its calls have no other limit
+        limits = Limits(_START_UP_S + 2 * self.limit_s * len(job.candidates))
+        return self._worker.call(packed(job), limits=limits)
+
+    def _death(self, ended: Ended[None]) -> str:
+        """Say how a worker died, and what it wrote last."""
+        limit_s = self.limit_s if ended.stage not in ("", MEASURE) else ended.wall_s
+        timed_out = ended.death is not None and ended.death.timed_out
+        told = (
+            f"it did not end within {limit_s:.3g} s; --limit gives it more" if timed_out else str(ended.death)
+        )
+        return "\n".join(filter(None, [told, ended.errors.strip() or ended.output.strip()]))
+
+    def _died(self, case_id: str, candidate: Candidate, ended: Ended[None]) -> Row:
+        return Row(
+            case=case_id,
+            implementation=candidate.label,
+            role=Role.OURS,
+            check=Check.FAILED,
+            note=Note.free(f"{ended.stage}: {self._death(ended)}"),
+            params={"stage": ended.stage, "died": True},
+            seed=self._request.model.seed,
+        )
 
 
-def _codes(rows: Sequence[Row]) -> dict[str, str]:
+def codes_of(rows: Sequence[Row]) -> dict[str, str]:
+    """Give the label of the candidate that has each code that was checked, by the code's digest."""
     return {
         str(row.params["code"]): row.implementation
         for row in rows
@@ -187,30 +161,10 @@ def _codes(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _died(job: CheckJob, candidate: Candidate, stage: str, death: str, ended: Finished) -> Row:
-    return Row(
-        case=job.case_id,
-        implementation=candidate.label,
-        role=Role.OURS,
-        check=Check.FAILED,
-        note=Note.free(f"{stage}: {death}{_said(ended)}"),
-        params={"stage": stage, "died": True},
-        seed=job.request.seed,
-    )
+def _rows(ended: Ended[None]) -> tuple[Row, ...]:
+    return tuple(Row.model_validate(each["row"]) for each in ended.told if "row" in each)
 
 
-def _said(ended: Finished) -> str:
-    text = ended.errors.strip() or ended.output.strip()
-    return f"\n{text}" if text else ""
-
-
-def _raised(name: str, message: str) -> KernelmarkError:
-    """Make the error that a worker named again."""
-    kind = next((each for each in _kinds(KernelmarkError) if each.__name__ == name), None)
-    return KernelmarkError(f"{name}: {message}") if kind is None else kind(message)
-
-
-def _kinds(kind: type[KernelmarkError]) -> Iterator[type[KernelmarkError]]:
-    yield kind
-    for each in kind.__subclasses__():
-        yield from _kinds(each)
+def _at(ended: Ended[None]) -> int | None:
+    """Give the candidate that a worker was at last."""
+    return next((each["candidate"] for each in reversed(ended.told) if "candidate" in each), None)

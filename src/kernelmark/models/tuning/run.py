@@ -15,7 +15,7 @@ from kernelmark.errors import ModelError, UsageError, VerificationError
 from kernelmark.harness import Session, SessionOptions
 from kernelmark.harness.provenance import environment, now
 from kernelmark.models.case import main_element, types_of
-from kernelmark.models.tolerances import figure
+from kernelmark.models.tolerances import figure, policy_for
 from kernelmark.models.tuning.book import Book, Phase
 from kernelmark.models.tuning.descriptor import write_descriptor
 from kernelmark.models.tuning.found import Found, summarise_search
@@ -130,7 +130,7 @@ class _Question:
         element = asked.element or main_element(loaded.model, loaded.inputs)
         schedule = find_schedule(asked.pipeline, element, target, roots=asked.roots, values=asked.values)
         check_passes(schedule.steps)
-        rule = asked.tolerance.for_element(element)
+        rule = policy_for(asked.tolerance, element).for_dtype(element.torch).rule
         inputs = ", ".join(types_of(loaded.inputs).values())
         arguments = ", ".join(map(repr, loaded.init_args))
         facts = {

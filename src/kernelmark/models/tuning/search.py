@@ -13,7 +13,7 @@ from itertools import count
 
 from kernelmark.errors import CrashedError, KernelmarkError, VerificationError
 from kernelmark.models.tuning.book import Book, Phase
-from kernelmark.models.tuning.judging import Judge
+from kernelmark.models.tuning.judging import Judge, codes_of
 from kernelmark.models.tuning.racing import CONFIRMATION, RUNGS, Race, groups
 from kernelmark.models.tuning.space import DEFAULT, Candidate
 from kernelmark.records import Check, Note, Ratio, Role, Row
@@ -99,12 +99,9 @@ class Search:
                 self._in_time = False
                 return checked
             begin = self.clock()
-            known = {
-                str(row.params["code"]): label
-                for label, row in checked.items()
-                if row.check.comparable and "same" not in row.params
-            }
-            rows = self.judge.check(f"{self.case_id}: checked", left[:BATCH], known)
+            rows = self.judge.check(
+                f"{self.case_id}: checked", left[:BATCH], codes_of(list(checked.values()))
+            )
             self.book.record(rows, Phase.CHECK, seconds=self.clock() - begin)
             for row in rows:
                 if row.check is Check.FAILED:

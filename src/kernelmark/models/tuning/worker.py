@@ -1,33 +1,31 @@
-"""A worker's process: loads the model once, compiles candidates, and lets the engine check or time them.
+"""A worker of a search: loads the model once, compiles candidates, and lets the engine check or time them.
 
-It may hang or die at any candidate: the kernel ends it by an alarm where a candidate takes too long, and the answers
-say how far it came. What it held is gone with it.
+It may hang or die at any candidate: what it has told says how far it came. What it held is gone with it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import signal
+import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelmark.errors import KernelmarkError, ModelError, VerificationError
 from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
+from kernelmark.isolation import Channel
 from kernelmark.models.case import make_case, request_facts
 from kernelmark.models.compilers import Contestant, Subject
 from kernelmark.models.draws import Draws, check_on_second_draw, draw_twice
 from kernelmark.models.mlir import bound_code, build_options, facts_of_code
-from kernelmark.models.request import ModelRequest
-from kernelmark.models.run import load_subject
+from kernelmark.models.request import ModelRequest, unpacked
+from kernelmark.models.run import load_subject, told_of_memory
 from kernelmark.models.state import State
-from kernelmark.models.tuning.jobs import Answers, CheckJob, MeasureJob, read_job
+from kernelmark.models.tolerances import policy_for
+from kernelmark.models.tuning.jobs import MEASURE, TuneJob
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check, Note, Role, Row
 from kernelmark.text import message_of
@@ -38,71 +36,47 @@ from torchsched.heap import keep_large_blocks
 from torchsched.ingress import LoadedModel
 from torchsched.targets import Target
 
-__all__ = ["carry_out", "main"]
+__all__ = ["carry_out"]
 
 _DIGEST = 16
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Carry out the job in the first file, and answer in the second."""
-    signal.signal(
-        signal.SIGALRM, signal.SIG_DFL
-    )  # the kernel's own ending of a process, which nothing can delay
-    carry_out(read_job(Path(arguments[0])), Answers(Path(arguments[1])), alarm=_alarm)
-    return 0
-
-
-def carry_out(
-    job: CheckJob | MeasureJob, answers: Answers, *, alarm: Callable[[float], object] = lambda seconds: None
-) -> None:
-    """Carry out a job; an error of this package's is an answer, and any other ends the process.
-
-    Args:
-        job: What to do.
-        answers: Where to answer.
-        alarm: Called with the seconds that a candidate is given, and with 0 where it is done.
-    """
-    target = job.request.resolve_target()
+def carry_out(job: str, channel: Channel) -> None:
+    """Carry out a packed :class:`~kernelmark.models.tuning.jobs.TuneJob`; rows are handed over as they are made."""
+    asked: TuneJob = unpacked(job)
+    target = asked.request.resolve_target()
     keep_large_blocks()
     threads = torch.get_num_threads()
     torch.set_num_threads(target.threads)
     try:
-        with torch.no_grad():
-            shop = _Shop.open(job, target, alarm)
-            if isinstance(job, CheckJob):
-                _check_all(shop, job, answers)
+        with torch.no_grad(), told_of_memory(asked.request.name):
+            shop = _Shop(asked, channel, target, *load_subject(asked.request, "cpu"))
+            if asked.budget is None:
+                _check_all(shop)
             else:
-                _measure(shop, job, answers)
-    except KernelmarkError as error:
-        answers.error(error)
+                _measure(shop, asked.budget)
     finally:
         torch.set_num_threads(threads)
-    answers.end()
 
 
 @dataclass(frozen=True, slots=True)
 class _Shop:
     """One model, loaded, and what is made of it."""
 
-    job: CheckJob | MeasureJob
+    job: TuneJob
+    channel: Channel
     target: Target
     subject: Subject
     loaded: LoadedModel
-    alarm: Callable[[float], object]
 
-    @classmethod
-    def open(cls, job: CheckJob | MeasureJob, target: Target, alarm: Callable[[float], object]) -> _Shop:
-        subject, loaded = load_subject(job.request, "cpu")
-        return cls(job, target, subject, loaded, alarm)
+    def begin(self, candidate: Candidate) -> Callable[[Stage], None]:
+        """Tell that a candidate begins; gives what tells each of its stages, all in the time that it may take."""
+        self.channel.tell({"candidate": candidate.number})
+        ends_s = time.monotonic() + self.job.limit_s
+        return lambda stage: self.channel.stage(stage, limit_s=max(0.0, ends_s - time.monotonic()))
 
-    @contextlib.contextmanager
-    def limited(self) -> Iterator[None]:
-        """Give what is inside the time that one candidate may take."""
-        self.alarm(self.job.limit_s)
-        try:
-            yield
-        finally:
-            self.alarm(0)
+    def hand_over(self, row: Row) -> None:
+        self.channel.tell({"row": row})
 
     @property
     def request(self) -> ModelRequest:
@@ -121,7 +95,7 @@ class _Shop:
         state: State | None = None,
     ) -> Case:
         """Make the case that the engine is given."""
-        rule = self.request.tolerance.for_element(self.job.element)
+        rule = policy_for(self.request.tolerance, self.job.element)
         facts = {**request_facts(self.request, self.loaded), **facts, **keep_large_blocks()}
         return make_case(
             self.subject, rule, facts, case_id=case_id or self.job.case_id, inputs=inputs, state=state
@@ -142,30 +116,27 @@ class _Shop:
 # --- checking -----------------------------------------------------------------------------------------
 
 
-def _check_all(shop: _Shop, job: CheckJob, answers: Answers) -> None:
-    known = dict(job.known)
+def _check_all(shop: _Shop) -> None:
+    known = dict(shop.job.known)
     draws = draw_twice(shop.subject)
-    for candidate in job.candidates:
-        with shop.limited():
-            row = _checked(shop, candidate, known, draws, answers)
-        answers.row(row)
+    for candidate in shop.job.candidates:
+        row = _checked(shop, candidate, known, draws)
+        shop.hand_over(row)
         if row.check.comparable:
             known.setdefault(str(row.params["code"]), candidate.label)
 
 
-def _checked(
-    shop: _Shop, candidate: Candidate, known: Mapping[str, str], draws: Draws, answers: Answers
-) -> Row:
+def _checked(shop: _Shop, candidate: Candidate, known: Mapping[str, str], draws: Draws) -> Row:
     """Compile one candidate and check it; whatever goes wrong is its row."""
-    reached, wrong = [Stage.IMPORT], list[Row]()
+    reached, wrong, tell = [Stage.IMPORT], list[Row](), shop.begin(candidate)
 
     def began(stage: Stage) -> None:
         reached.append(stage)
-        answers.begin(candidate, stage)
+        tell(stage)
 
     def failed(error: Exception, at: str) -> Row:
-        note = message_of(error)
-        row = _row(shop, candidate, Check.FAILED, note if note.startswith(at) else f"{at}: {note}")
+        note = str(error) if isinstance(error, ModelError) else f"{at}: {message_of(error)}"
+        row = _row(shop, candidate, Check.FAILED, note)
         text = None if isinstance(error, KernelmarkError) else "".join(traceback.format_exception(error))
         return row.model_copy(update={"params": {**row.params, "stage": at}, "traceback": text})
 
@@ -230,27 +201,19 @@ def _digest(built: Built) -> str:
 # --- measuring ----------------------------------------------------------------------------------------
 
 
-def _measure(shop: _Shop, job: MeasureJob, answers: Answers) -> None:
-    codes: dict[str, Implementation] = {}
-    threads: dict[str, int] = {}
+def _measure(shop: _Shop, budget: Budget) -> None:
+    job, codes, threads = shop.job, dict[str, Implementation](), 1
     for candidate in job.candidates:
-        with shop.limited():
-            built = shop.build(candidate, partial(answers.begin, candidate))
+        built = shop.build(candidate, shop.begin(candidate))
         codes[candidate.label] = bound_code(built, shop.subject.inputs, shop.subject.state)
-        threads[candidate.label] = built.compiled.threads
-    facts = {**job.facts, **facts_of_code(max(threads.values()))}
-    case, session = shop.case(facts), shop.session(budget=job.budget)
+        threads = max(threads, built.compiled.threads)
+    case, session = shop.case({**job.facts, **facts_of_code(threads)}), shop.session(budget=budget)
     ours, *others = codes
-    answers.begin(job.candidates[0], "measure")
+    shop.channel.stage(MEASURE)
     try:
         with use_session(session):
             run_plan(make_plan(case, (ours, codes[ours]), {name: codes[name] for name in others}), session)
     finally:
         case.release()
         for row in session.rows:
-            answers.row(row)
-
-
-def _alarm(seconds: float) -> None:
-    """Have the kernel end this process in so many seconds, whoever holds the interpreter then; 0 is never."""
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+            shop.hand_over(row)

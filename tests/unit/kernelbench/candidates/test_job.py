@@ -42,9 +42,9 @@ def test_a_job_arrives_in_another_process_as_it_was_sent() -> None:
         ({"seeds": 0}, "--seeds 0: .* at least 1"),
         ({"seed": -1}, "--seed -1"),
         ({"iterations": 3}, "--iterations 3: .* at least 4"),
-        ({"tolerance": 0.0}, "--tolerance 0"),
-        ({"tolerance": 1e-3, "atol": 1e-3}, "--tolerance excludes"),
-        ({"rtol": float("nan")}, "--rtol nan"),
+        ({"tolerance": 0.0}, "tolerance = 0"),
+        ({"tolerance": 1e-3, "atol": 1e-3}, "excludes atol and rtol"),
+        ({"rtol": float("nan")}, "rtol = nan"),
     ],
 )
 def test_a_setting_that_no_run_could_use_is_refused(wrong: dict[str, object], words: str) -> None:

@@ -385,6 +385,10 @@ def test_what_cannot_be_imported_says_operation_line_and_why(
     assert str(caught.value).startswith(f"{caught.value.source}: import: ")
 
 
+def test_what_may_draw_and_does_not_is_imported() -> None:
+    assert import_model(Of(lambda x: F.rrelu(x, training=False)), [X]).signature.results
+
+
 _NOISY = """
 import torch
 from kernelmark.errors import ModelImportError
