@@ -3,8 +3,9 @@
  *     multiply_add THREADS SECONDS_PER_LOOP
  *
  * prints "DTYPE INSTRUCTION OPERATIONS_PER_SECOND" for each loop. A multiply-add is two operations. Each loop keeps
- * as many independent sums as registers hold, so that neither latency nor memory bounds it; a pass is some
- * milliseconds long on all threads at once, and the fastest pass counts, since whatever disturbs one makes it slower.
+ * as many independent sums as registers hold, so that neither latency nor memory bounds it. In a pass of 10 ms each
+ * thread runs as much as it can, so that one on a slower or shared core holds nobody up, and the sum is counted; the
+ * fastest pass counts, since whatever disturbs one makes it slower.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -138,10 +139,14 @@ TILE_LOOP(in_int8_tiles, _tile_dpbusd)
 #endif
 #endif
 
+#define PASS_S 10e-3
+#define CHUNK_S 20e-6 /* what a thread may have under way, uncounted, when a pass ends */
+
 static int threads;
-static atomic_int arrived, round_;
-static atomic_long turns_now; /* negative: the end */
+static atomic_int arrived, round_, stop;
+static atomic_long counted; /* turns of a pass; negative: the end */
 static const loop *loop_now;
+static long chunk; /* turns */
 
 static void meet(void) {
     int now = atomic_load(&round_);
@@ -157,9 +162,13 @@ static void *work(void *unused) {
     (void)unused;
     for (;;) {
         meet();
-        long turns = atomic_load(&turns_now);
-        if (turns < 0) return NULL;
-        loop_now->turns(turns);
+        if (atomic_load(&counted) < 0) return NULL;
+        long done = -chunk; /* the last one is not counted */
+        do {
+            loop_now->turns(chunk);
+            done += chunk;
+        } while (!atomic_load(&stop));
+        atomic_fetch_add(&counted, done);
         meet();
     }
 }
@@ -170,22 +179,34 @@ static double seconds(void) {
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-static double one_pass(const loop *which, long turns) {
-    loop_now = which;
-    atomic_store(&turns_now, turns);
+/* Turns per second of all threads together. */
+static double one_pass(void) {
+    long done = 0;
+    double taken;
+    atomic_store(&counted, 0);
+    atomic_store(&stop, 0);
     meet();
     double begin = seconds();
-    which->turns(turns);
+    do {
+        loop_now->turns(chunk);
+        done += chunk;
+        taken = seconds() - begin;
+    } while (taken < PASS_S);
+    atomic_store(&stop, 1);
     meet();
-    return seconds() - begin;
+    return (atomic_load(&counted) + done) / taken;
 }
 
 static void report(loop which, double budget) {
-    long turns = 1;
-    double best = 0, taken = one_pass(&which, turns);
-    while (taken < 4e-3) taken = one_pass(&which, turns *= 2);
+    double best = 0, taken = 0;
+    loop_now = &which;
+    for (chunk = 1; taken < CHUNK_S; chunk *= 2) {
+        double begin = seconds();
+        which.turns(chunk);
+        taken = seconds() - begin;
+    }
     for (double end = seconds() + budget; best == 0 || seconds() < end;) {
-        double rate = which.per_turn * turns * threads / one_pass(&which, turns);
+        double rate = which.per_turn * one_pass();
         if (rate > best) best = rate;
     }
     printf("%s %s %.6e\n", which.dtype, which.instruction, best);
@@ -224,7 +245,7 @@ int main(int count, char **given) {
 #endif
     }
 #endif
-    atomic_store(&turns_now, -1);
+    atomic_store(&counted, -1);
     meet();
     return 0;
 }
