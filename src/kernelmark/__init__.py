@@ -17,22 +17,31 @@ if TYPE_CHECKING:
         Entry,
         Implementation,
         Runner,
+        Session,
         SessionOptions,
         Unavailable,
         cases,
         compare,
+        use_session,
     )
     from kernelmark.launches import DistributedBenchContext, bench
+    from kernelmark.records import Cache
     from kernelmark.roofline import Work
-    from kernelmark.timing import bench_kernel
+    from kernelmark.timing import Budget, bench_kernel
+    from kernelmark.verify import Elementwise, Exact
 
 __all__ = [
+    "Budget",
+    "Cache",
     "Case",
     "Comparison",
     "DistributedBenchContext",
+    "Elementwise",
     "Entry",
+    "Exact",
     "Implementation",
     "Runner",
+    "Session",
     "SessionOptions",
     "Unavailable",
     "VerificationError",
@@ -41,6 +50,7 @@ __all__ = [
     "bench_kernel",
     "cases",
     "compare",
+    "use_session",
 ]
 
 __getattr__, __dir__ = lazy(__name__)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from kernelmark.harness.ambient import current_session, session_in_use, use_session
     from kernelmark.harness.case import Case, Workload, seed_of
     from kernelmark.harness.functions import compare
     from kernelmark.harness.implementation import Implementation, Unavailable
     from kernelmark.harness.library import Entry, Library, cases, library_at
     from kernelmark.harness.plan import Plan, Planned, make_plan
     from kernelmark.harness.runner import Comparison, Runner, run_plan
-    from kernelmark.harness.session import Session, SessionOptions, current_session, use_session
+    from kernelmark.harness.session import Session, SessionOptions
 
 __all__ = [
     "Case",
@@ -38,6 +39,7 @@ __all__ = [
     "make_plan",
     "run_plan",
     "seed_of",
+    "session_in_use",
     "use_session",
 ]
 

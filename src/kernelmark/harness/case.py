@@ -9,9 +9,16 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelmark.errors import EntryError
+from kernelmark.harness.ambient import current_session
+from kernelmark.manifest import TensorSpec
+from kernelmark.manifest.levels.workloads import input_problem
+
+if TYPE_CHECKING:
+    from kernelmark.manifest import WorkloadCall
 
 __all__ = ["Case", "Workload", "seed_of"]
 
@@ -53,6 +60,8 @@ class Case:
         count_copies: Whether device-to-device copies inside ``run`` count as work.
         binder: Says how the op is called, in place of calling it with the inputs.
         seed: What the inputs are drawn with, in place of a number made from the id.
+        declared: The manifest's call, which the inputs and the reference's answer are held against.
+        home: Folder of what is measured, for the record.
     """
 
     def __init__(
@@ -69,6 +78,8 @@ class Case:
         count_copies: bool = False,
         binder: Callable[[Any, Case], Any] | None = None,
         seed: int | None = None,
+        declared: WorkloadCall | None = None,
+        home: Path | None = None,
     ) -> None:
         self.id = case_id
         self.op, self.op_class, self.library_name = op, op_class, library_name
@@ -76,6 +87,8 @@ class Case:
         self.params = dict(params or {})
         self.count_copies = count_copies
         self.binder = binder
+        self.home = home
+        self._declared = declared
         self._seed = seed
         self._build, self._make_inputs = build, inputs
         self._made: dict[str, Any] = {}
@@ -108,6 +121,41 @@ class Case:
         """The seed that the inputs are drawn with."""
         return seed_of(self.id) if self._seed is None else self._seed
 
+    def require_declared_inputs(self) -> None:
+        """Hold the inputs against the declared ones: name, shape, dtype, present or not.
+
+        Raises:
+            EntryError: they differ, so that a row would tell of sizes that never ran.
+        """
+        call = self._declared
+        if call is None:
+            return
+        told = input_problem(call, [_spec(each) for each in self.inputs])
+        if told:
+            raise EntryError(f"{self.id}: {told}")
+
+    def require_declared_outputs(self, answer: Any) -> None:
+        """Hold the reference's ``answer`` against the declared outputs.
+
+        Raises:
+            EntryError: they differ.
+        """
+        call = self._declared
+        if call is None:
+            return
+        outputs = () if answer is None else tuple(answer) if isinstance(answer, tuple | list) else (answer,)
+        if len(outputs) != len(call.outputs):
+            raise EntryError(
+                f"{self.id}: the reference gives {len(outputs)} outputs; the manifest says {len(call.outputs)}:"
+                f" {', '.join(call.outputs)}"
+            )
+        for (name, declared), output in zip(call.outputs.items(), outputs, strict=True):
+            found = _spec(output)
+            if found != declared:
+                raise EntryError(
+                    f"{self.id}: the reference gives {name} as {found}; the manifest says {declared}"
+                )
+
     def release(self) -> None:
         """Let go of everything made so far; a later access makes it again, with the same values."""
         self._made.clear()
@@ -137,13 +185,19 @@ class Case:
         return made if isinstance(made, tuple) else (made,)
 
 
+def _spec(value: Any) -> TensorSpec | None:
+    """Describe a tensor as the manifest does; what is none has its kind in place of a dtype."""
+    if value is None:
+        return None
+    dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+    return TensorSpec(tuple(getattr(value, "shape", ())), dtype)
+
+
 @contextmanager
 def _drawing(seed: int) -> Iterator[None]:
     """Draw from ``seed`` on the session's device, and leave every generator as it was found."""
     import numpy
     import torch
-
-    from kernelmark.harness.session import current_session
 
     device = torch.device(current_session().device.torch_name)
     python_state, numpy_state = random.getstate(), numpy.random.get_state()

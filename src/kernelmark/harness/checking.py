@@ -1,15 +1,16 @@
-"""The first half of a comparison: every implementation is checked before any is timed.
+"""The first phase of a comparison, from a plan to findings: every implementation is checked before any is timed.
 
 Order for each implementation: called twice on changed values at the same addresses, so that an answer kept
 by address, shape or fingerprint is found; then its outputs poisoned, its state reset, called on the inputs
-proper, inputs compared bit for bit, outputs compared with the reference's.
+proper, its guards asked, outputs compared with the reference's. An answer that is the same on the changed values
+shows nothing: other values are tried, and where none makes a difference nothing is verified.
 """
 
 from __future__ import annotations
 
 import traceback as tracebacks
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelmark.device import Device, is_out_of_memory
@@ -18,7 +19,6 @@ from kernelmark.errors import (
     ImplementationError,
     InputsModifiedError,
     KernelmarkError,
-    OutOfBoundsError,
     UsageError,
     VerificationError,
 )
@@ -27,32 +27,35 @@ from kernelmark.harness.plan import Plan, Planned
 from kernelmark.records import Check, ControlResult, OutputCheck
 from kernelmark.text import first_line, in_short
 from kernelmark.verify import (
+    Guard,
     InputGuard,
+    OwnedOutputs,
+    Settings,
+    SharedInputs,
     StaleGuard,
     Verdict,
     apart_from,
     check_outputs,
     detached_copy,
-    differing,
+    fingerprint,
     poison,
+    require_answer,
     require_reference,
     run_controls,
-    untouched,
-    unwritten,
     vacuous,
 )
 
-__all__ = ["Checked", "Finding", "audit_outputs", "check_again", "check_all"]
+__all__ = ["Answer", "Finding", "Findings", "Watch", "audit_outputs", "check_again", "check_all"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What checking one implementation found."""
 
     planned: Planned
     check: Check
     note: str = ""
-    notes: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
     outputs: tuple[OutputCheck, ...] = ()
     traceback: str | None = None
     error: VerificationError | None = None
@@ -62,46 +65,146 @@ class Finding:
         """Whether this implementation stops the comparison."""
         return self.check is Check.FAILED
 
-    def fail(self, error: VerificationError, *, cause: BaseException | None = None) -> None:
-        """Turn this finding into a failure."""
-        self.check, self.note, self.error = Check.FAILED, str(error), error
+    def failing(self, error: VerificationError, *, cause: BaseException | None = None) -> Finding:
+        """Give this finding as a failure; the first error stays."""
+        if self.failed:
+            return self
         if cause is not None:
             error.__cause__ = cause
-            self.traceback = "".join(tracebacks.format_exception(cause))
+        trace = "".join(tracebacks.format_exception(cause)) if cause is not None else None
+        return replace(self, check=Check.FAILED, note=str(error), error=error, traceback=trace)
+
+    def noting(self, *notes: str) -> Finding:
+        """Give this finding with more to know."""
+        return replace(self, notes=(*self.notes, *notes))
 
 
-@dataclass(slots=True)
-class Checked:
-    """All findings of one comparison, and what the audit after timing needs."""
-
-    plan: Plan
-    findings: dict[str, Finding]
-    declaration: Any
-    guard: InputGuard
-    controls: tuple[ControlResult, ...] = ()
-    expected: Any = None
-    """The reference's result. It stays allocated, so that freed memory cannot happen to hold the answer."""
-    has_expected: bool = False
-
-    @property
-    def failures(self) -> list[Finding]:
-        """The findings that stop the comparison."""
-        return [f for f in self.findings.values() if f.failed]
-
-
-@dataclass(slots=True)
-class _Expectation:
+@dataclass(frozen=True, slots=True)
+class Answer:
     """What the reference gave, or why it gave nothing."""
 
     value: Any = None
+    """It stays allocated, so that freed memory cannot happen to hold the answer."""
     known: bool = False
+    asked: bool = True
+    """Whether the reference was called, so that what it does to the inputs is known."""
     status: Check = Check.UNVERIFIED
     note: str = ""
     controls: tuple[ControlResult, ...] = ()
     vacuous: str = ""
 
 
-def check_all(plan: Plan, device: Device, *, other_values: bool = True) -> Checked:
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One implementation, and everything that its calls are held against."""
+
+    plan: Plan
+    planned: Planned
+    implementation: Implementation
+    device: Device
+    answer: Answer
+    shared: SharedInputs
+    guards: tuple[Guard, ...]
+
+    @classmethod
+    def over(
+        cls,
+        plan: Plan,
+        planned: Planned,
+        device: Device,
+        answer: Answer,
+        shared: SharedInputs,
+        settings: Settings,
+    ) -> Watch | None:
+        """Set the guards up: those that hold for every way in, and those of this implementation."""
+        implementation = planned.implementation
+        if not isinstance(implementation, Implementation):
+            return None
+        owned = (OwnedOutputs(implementation.owned_outputs),) if implementation.owned_outputs else ()
+        guards = (settings, *implementation.guards, shared, *owned)
+        return cls(plan, planned, implementation, device, answer, shared, guards)
+
+    @property
+    def who(self) -> str:
+        """What to call it in an error."""
+        return f"{self.plan.case.id}: {self.planned.name}"
+
+    def call(self, finding: Finding) -> tuple[Finding, Any]:
+        """Make one call whose outputs count; fail the finding if it raises, or does what no call may."""
+        outputs, error = None, None
+        for guard in self.guards:
+            guard.enter()
+        try:
+            outputs = _run_once(self.implementation, self.plan.case.inputs, self.device)
+        except Exception as raised:  # noqa: BLE001 - whatever a candidate raises becomes its row
+            error = raised
+            finding = finding.failing(self._raised(raised), cause=raised)
+        try:
+            return self.look(finding), outputs
+        except KernelmarkError:
+            raise
+        except Exception:
+            # an error that stays on the device: what the call raised is the cause, and its row says so
+            if error is None:
+                raise
+            return finding, outputs
+
+    def look(self, finding: Finding) -> Finding:
+        """Ask every guard what the calls until now did; each puts right what it guards."""
+        for guard in self.guards:
+            if error := guard.exit(self.who):
+                finding = finding.failing(error)
+        return finding
+
+    def judge(self, outputs: Any) -> Verdict:
+        """Compare outputs with what the call that gave them should have given."""
+        expected = self.answer.value
+        given = next((values for guard in self.guards if (values := guard.given()) is not None), None)
+        reference = self.plan.case.reference
+        if given is not None and reference is not None:
+            expected = reference(*given)
+            self.device.synchronize()
+        return check_outputs(outputs, expected, self.plan.case.verification)
+
+    def _raised(self, error: Exception) -> VerificationError:
+        if is_out_of_memory(error):
+            self.device.release_memory()
+            return DeviceMemoryError(f"{self.who} ran out of memory: {first_line(error)}")
+        return ImplementationError(f"{self.who} raised {in_short(error)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What checking found, by name, in the order of the plan; and what the audit while timing needs."""
+
+    plan: Plan
+    found: Mapping[str, Finding]
+    answer: Answer
+    watches: Mapping[str, Watch] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that stop the comparison."""
+        return tuple(each for each in self.found.values() if each.failed)
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing is timed; blank where nothing failed, or what fails is left out."""
+        failures = () if self.plan.leave_out else self.failures
+        return f"not timed: {', '.join(each.planned.name for each in failures)} failed" if failures else ""
+
+    @property
+    def error(self) -> VerificationError | None:
+        """The first failure's error, with every failure in its message; ``None`` where nothing stops."""
+        errors = [each.error for each in self.failures if each.error is not None]
+        if not errors or not self.stopped:
+            return None
+        raised: VerificationError = type(errors[0])("\n".join(map(str, errors)))
+        raised.__cause__ = errors[0].__cause__
+        return raised
+
+
+def check_all(plan: Plan, device: Device, *, other_values: bool = True) -> Findings:
     """Check every implementation of ``plan``; failures are findings, not exceptions.
 
     Args:
@@ -110,79 +213,72 @@ def check_all(plan: Plan, device: Device, *, other_values: bool = True) -> Check
         other_values: Whether each is called on other values first.
 
     Raises:
-        UsageError: the case declares a check and has no reference.
+        UsageError: the case declares a check and has no reference, or one whose answer is none.
+        EntryError: the inputs, or the reference's answer, are not those that the case declares.
         VerificationError: the reference itself raised, or wrote to the inputs.
     """
     case = plan.case
-    declaration = case.verification
-    require_reference(declaration, case.reference)
-    guard = InputGuard(case.inputs)
-    expectation = _expect(plan, declaration, guard, device)
-    checked = Checked(
-        plan,
-        {},
-        declaration,
-        guard,
-        expectation.controls,
-        expectation.value,
-        expectation.known,
-    )
+    require_reference(case.verification, case.reference)
+    case.require_declared_inputs()
+    shared = SharedInputs(InputGuard(case.inputs))
+    answer = _ask_reference(plan, shared, device)
+    settings = Settings()
+    watches = {
+        each.name: watch
+        for each in plan.entries
+        if (watch := Watch.over(plan, each, device, answer, shared, settings)) is not None
+    }
+    found: dict[str, Finding] = {}
     for planned in plan.entries:
         if isinstance(planned.implementation, Unavailable):
-            finding = Finding(planned, Check.UNAVAILABLE, planned.implementation.reason)
-        elif planned.is_reference:
-            finding = _inherit(planned, checked)
+            found[planned.name] = Finding(planned, Check.UNAVAILABLE, planned.implementation.reason)
+        elif planned.is_reference and answer.asked:
+            found[planned.name] = _inherit(planned, found[plan.ours.name])
         else:
-            finding = Finding(planned, expectation.status, expectation.note)
-            if other_values and expectation.known and planned.implementation.noncomparable_reason is None:
-                _call_on_other_values(finding, planned.implementation, checked, device)
-            _check_one(finding, planned.implementation, checked, expectation, device)
-        checked.findings[planned.name] = finding
-    return checked
+            found[planned.name] = _check(watches[planned.name], other_values=other_values)
+    return Findings(plan, found, answer, watches)
 
 
-def audit_outputs(checked: Checked, finding: Finding, outputs: Any, *, device: Device, when: str) -> None:
+def audit_outputs(watch: Watch, finding: Finding, outputs: Any, *, when: str) -> Finding:
     """Look again at outputs that a call gave after it had passed its check, and poison them.
 
-    Fails the finding if they are wrong, or if the shared inputs have changed.
+    Fails the finding if they are wrong, or if a guard finds something.
     """
-    case, name = checked.plan.case, finding.planned.name
-    _look_beside(finding, case.id)
-    _look_at_inputs(finding, checked)
-    if finding.failed:
-        return
-    if not checked.has_expected or not finding.check.comparable or finding.planned.is_reference:
-        return
-    implementation = finding.planned.implementation
-    verdict = check_outputs(outputs, _answer(implementation, checked, device), checked.declaration)
+    finding = watch.look(finding)
+    if finding.failed or not watch.answer.known or not finding.check.comparable:
+        return finding
+    if finding.planned.is_reference:
+        return finding
+    verdict = watch.judge(outputs)
     if not verdict.passed:
-        finding.fail(
+        name = finding.planned.name
+        return finding.failing(
             VerificationError(f"{name} was right when it was checked and wrong {when}: {verdict.message}")
         )
-        return
-    if isinstance(implementation, Implementation):
-        kept = (case.inputs, implementation.args or (), checked.expected)
-        poison(apart_from(outputs, kept), 0)
-        poison(implementation.owned_outputs, 0)
+    implementation = watch.implementation
+    kept = (watch.plan.case.inputs, implementation.args or (), watch.answer.value)
+    poison(apart_from(outputs, kept), 0)
+    poison(implementation.owned_outputs, 0)
+    return finding
 
 
-def check_again(checked: Checked, finding: Finding, device: Device) -> None:
+def check_again(watch: Watch, finding: Finding) -> Finding:
     """Call once more after timing, and look at what that gives; fails the finding if it is wrong."""
-    implementation = finding.planned.implementation
-    if not isinstance(implementation, Implementation):
-        return
-    poison(implementation.owned_outputs, 1)
-    outputs = _call(finding, implementation, checked, device)
-    if not finding.failed:
-        audit_outputs(checked, finding, outputs, device=device, when="when it was called again after timing")
+    finding, outputs = watch.call(finding)
+    if finding.failed:
+        return finding
+    return audit_outputs(watch, finding, outputs, when="when it was called again after timing")
 
 
-def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> _Expectation:
+def _ask_reference(plan: Plan, shared: SharedInputs, device: Device) -> Answer:
+    case, declaration = plan.case, plan.case.verification
     if not declaration.checked:
-        return _Expectation(status=declaration.status, note=declaration.note)
-    case, reference = plan.case, plan.case.reference
+        return Answer(asked=False, status=declaration.status, note=declaration.note)
+    reference = case.reference
     if reference is None:  # refused before; said again for the type
         raise UsageError(f"{case.id} declares a check and has no reference")
+    failure: Exception | None = None
+    value = None
     try:
         # a copy where the result is a view of the inputs: an implementation that writes them must not
         # be able to write the answer too
@@ -190,174 +286,155 @@ def _expect(plan: Plan, declaration: Any, guard: InputGuard, device: Device) -> 
         device.synchronize()
     except KernelmarkError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - looked at below, after the inputs
+        failure = error
         if is_out_of_memory(error):
             device.release_memory()
-            return _Expectation(note=f"the reference ran out of memory: {first_line(error)}")
-        raise ImplementationError(f"{case.id}: the reference raised {in_short(error)}") from error
-    changed = guard.changed()
-    if changed:
-        guard.restore()
+    if changed := shared.kept.changed():
+        shared.kept.restore()
         raise InputsModifiedError(
             f"{case.id}: the reference wrote to the inputs that all implementations share"
             f" ({', '.join(changed)}); let it work on a copy"
         )
+    if failure is not None and is_out_of_memory(failure):
+        return Answer(note=f"the reference ran out of memory: {first_line(failure)}")
+    if failure is not None:
+        raise ImplementationError(f"{case.id}: the reference raised {in_short(failure)}") from failure
+    require_answer(value, declaration, case.id)
+    case.require_declared_outputs(value)
     controls = run_controls(value, case.inputs, declaration)
-    return _Expectation(value, True, declaration.status, declaration.note, controls, vacuous(controls))
+    return Answer(value, True, True, declaration.status, declaration.note, controls, vacuous(controls))
 
 
-def _inherit(planned: Planned, checked: Checked) -> Finding:
+def _inherit(planned: Planned, ours: Finding) -> Finding:
     """The reference is not checked against itself: it takes the status that our op earned."""
-    ours = checked.findings[checked.plan.ours.name]
     if ours.failed:
-        return Finding(planned, Check.UNVERIFIED, f"the reference; {checked.plan.ours.name} failed its check")
-    return Finding(planned, ours.check, ours.note, ["the case's own reference"])
+        return Finding(planned, Check.UNVERIFIED, f"the reference; {ours.planned.name} failed its check")
+    return Finding(planned, ours.check, ours.note, ("the case's own reference",))
 
 
-def _check_one(
-    finding: Finding,
-    implementation: Implementation,
-    checked: Checked,
-    expectation: _Expectation,
-    device: Device,
-) -> None:
-    reason = implementation.noncomparable_reason
+def _check(watch: Watch, *, other_values: bool) -> Finding:
+    """Check one implementation, whatever state the one before it left the device in."""
+    answer, reason = watch.answer, watch.implementation.noncomparable_reason
+    finding = Finding(watch.planned, answer.status, answer.note)
     if reason is not None:
-        finding.check, finding.note = Check.NONCOMPARABLE, reason
-    kept = []
-    # two poisons, so that no element can keep either by luck
-    for which in (0, 1) if implementation.owned_outputs else (0,):
-        poison(implementation.owned_outputs, which)
-        outputs = _call(finding, implementation, checked, device)
-        if finding.failed:
-            return
-        kept.append(untouched(implementation.owned_outputs, which))
-        if expectation.known:
-            expected = _answer(implementation, checked, device)
-            _compare(finding, check_outputs(outputs, expected, checked.declaration))
-        if finding.failed:
-            return
-    for element in unwritten(*kept) if len(kept) == 2 else ():
-        finding.fail(
-            VerificationError(f"{finding.planned.name} left part of its own output unwritten: {element}")
-        )
-    if expectation.vacuous and finding.check.comparable:
-        finding.check, finding.note = Check.UNVERIFIED, expectation.vacuous
-
-
-def _call(finding: Finding, implementation: Implementation, checked: Checked, device: Device) -> Any:
-    """Make the one call whose outputs count, and fail the finding if it raises or writes the inputs."""
-    name, case = finding.planned.name, checked.plan.case
-    outputs = None
+        finding = replace(finding, check=Check.NONCOMPARABLE, note=reason)
     try:
-        outputs = _run_once(implementation, case.inputs, device)
-    except Exception as error:  # noqa: BLE001 - whatever a candidate raises becomes its row
-        if is_out_of_memory(error):
-            device.release_memory()
-            raised: VerificationError = DeviceMemoryError(
-                f"{case.id}: {name} ran out of memory: {first_line(error)}"
-            )
+        if other_values and answer.known and reason is None:
+            finding = _check_with_other_values(watch, finding)
         else:
-            raised = ImplementationError(f"{case.id}: {name} raised {in_short(error)}")
-        finding.fail(raised, cause=error)
-    _look_beside(finding, case.id)
-    _look_at_inputs(finding, checked)
-    return outputs
-
-
-def _answer(implementation: Implementation | Unavailable, checked: Checked, device: Device) -> Any:
-    """Give what the call that is looked at should have given: the reference's answer to what it was called with."""
-    drawn = implementation.drawn if isinstance(implementation, Implementation) else None
-    reference = checked.plan.case.reference
-    if drawn is None or reference is None:
-        return checked.expected
-    answer = reference(*drawn())
-    device.synchronize()
-    return answer
-
-
-def _look_at_inputs(finding: Finding, checked: Checked) -> None:
-    """Fail the finding if the inputs that it was called with are not what they were, and restore the shared ones."""
-    case_id, name = checked.plan.case.id, finding.planned.name
-    changed = checked.guard.changed()
-    if changed:
-        checked.guard.restore()
-    if changed and not finding.failed:
-        finding.fail(inputs_modified(case_id, name, changed))
-    implementation = finding.planned.implementation
-    if finding.failed or not isinstance(implementation, Implementation) or implementation.drawn is None:
-        return
-    written = differing(implementation.args, implementation.drawn())
-    if written:
-        finding.fail(
-            InputsModifiedError(
-                f"{case_id}: {name} wrote to its inputs ({', '.join(written)}); it must leave them as they were"
-            )
+            finding, _ = _check_calls(watch, finding)
+    except KernelmarkError:
+        raise
+    except Exception as error:  # noqa: BLE001 - nothing can be looked at any more, and each still has its row
+        return finding.failing(
+            ImplementationError(f"{watch.who} could not be checked: {in_short(error)}"), cause=error
         )
+    if answer.vacuous and finding.check.comparable:
+        return replace(finding, check=Check.UNVERIFIED, note=answer.vacuous)
+    return finding
 
 
-def _look_beside(finding: Finding, case_id: str) -> None:
-    """Fail the finding if the guards around its buffers were written to, or if calls did what none may."""
-    implementation = finding.planned.implementation
-    if not isinstance(implementation, Implementation):
-        return
-    breach = implementation.breach() if implementation.breach is not None else ""
-    if breach and not finding.failed:
-        finding.fail(VerificationError(f"{case_id}: {finding.planned.name} {breach}"))
-    damage = implementation.damage() if implementation.damage is not None else ""
-    if damage and not finding.failed:
-        finding.fail(
-            OutOfBoundsError(
-                f"{case_id}: {finding.planned.name} wrote outside its buffers: {damage};"
-                " compare its loop bounds with the sizes of the buffers"
-            )
-        )
+def _check_calls(watch: Watch, finding: Finding) -> tuple[Finding, tuple[Any, ...]]:
+    """Call on the inputs proper and compare; give the finding, and the fingerprint of the answer."""
+    checked, answer = finding, ()
+    # two calls, one for each poison, so that no element can keep either by luck
+    for _ in range(2 if watch.implementation.owned_outputs else 1):
+        called, outputs = watch.call(finding)
+        if called.failed:
+            return called, ()
+        answer = fingerprint(outputs)
+        checked = _compare(called, watch.judge(outputs)) if watch.answer.known else called
+        if checked.failed:
+            return checked, answer
+    return checked, answer
 
 
-def inputs_modified(case_id: str, name: str, changed: list[str]) -> InputsModifiedError:
-    """Say that ``name`` wrote to the shared inputs, and what to do."""
-    return InputsModifiedError(
-        f"{case_id}: {name} wrote to the inputs that all implementations share ({', '.join(changed)});"
-        " give it private copies in Implementation(args=...) and restore them in reset"
-    )
-
-
-def _compare(finding: Finding, verdict: Verdict) -> None:
-    finding.outputs = verdict.outputs
+def _compare(finding: Finding, verdict: Verdict) -> Finding:
+    finding = replace(finding, outputs=verdict.outputs)
     if finding.check is Check.NONCOMPARABLE:
-        finding.notes.append(f"for information, against the reference: {_summary(verdict)}")
-        return
-    if verdict.note and verdict.note not in finding.note:
-        finding.note = f"{finding.note}; {verdict.note}" if finding.note else verdict.note
-    if not verdict.passed:
-        name = finding.planned.name
-        finding.fail(VerificationError(f"{name} does not match the reference: {verdict.message}"))
+        return finding.noting(f"for information, against the reference: {_summary(verdict)}")
+    if verdict.note and verdict.note != finding.note:
+        note = f"{finding.note}; {verdict.note}" if finding.note else verdict.note
+        finding = replace(finding, note=note)
+    if verdict.passed:
+        return finding
+    name = finding.planned.name
+    return finding.failing(VerificationError(f"{name} does not match the reference: {verdict.message}"))
 
 
-def _call_on_other_values(
-    finding: Finding, implementation: Implementation, checked: Checked, device: Device
-) -> None:
-    """Call twice on other values at the same addresses, and restore the inputs proper.
+def _check_with_other_values(watch: Watch, finding: Finding) -> Finding:
+    """Check after calls on other values at the same addresses, until one of them gives another answer.
 
-    What these calls return is not looked at: the values need not make sense to the op. They give a wrong
+    What these calls return need not make sense to the op, and is only told from its answer. They give a wrong
     cache something wrong to remember.
     """
-    case = checked.plan.case
-    private = InputGuard(implementation.args or ())
-    stale = StaleGuard((case.inputs, implementation.args or ()), seed=case.seed)
-    try:
-        for change in (stale.scramble, stale.nudge):
-            change()
-            _run_once(implementation, case.inputs, device)
-            checked.guard.restore()
-            private.restore()
-    except Exception as error:  # noqa: BLE001 - an op may refuse values that were only permuted
-        finding.notes.append(
-            f"not called on other values first: it raised {in_short(error)} on permuted inputs"
-        )
-    finally:
-        checked.guard.restore()
-        private.restore()
+    changes = _OtherValues(watch)
+    checked = None
+    for kind in changes.kinds:
+        before = changes.call(kind)
+        if before is None:
+            continue
+        checked, answer = _check_calls(watch, finding)
+        if checked.failed or before != answer:
+            return checked
+    if checked is None:
+        checked, _ = _check_calls(watch, finding)
+    refused = changes.refused[0] if changes.refused else ""
+    if checked.failed or not changes.must_tell:
+        return checked.noting(refused) if refused else checked
+    why = refused or "it gives the same answer when its inputs hold other values"
+    return replace(checked, check=Check.UNVERIFIED, note=f"nothing shows that the answer was computed: {why}")
+
+
+class _OtherValues:
+    """Calls on other values, and what they gave.
+
+    Attributes:
+        must_tell: Whether an answer that stays the same says something: what runs on values of its own, or resets
+            them, does not see others.
+        refused: What calls raised.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        implementation, case = watch.implementation, watch.plan.case
+        self._watch = watch
+        self._private = InputGuard(implementation.args or ())
+        self._stale = StaleGuard((case.inputs, implementation.args or ()), seed=case.seed)
+        seen = watch.shared.kept if implementation.args is None else self._private
+        self.must_tell = implementation.reset is None and seen.holds_values
+        self.refused: list[str] = []
+
+    @property
+    def kinds(self) -> tuple[Callable[[], tuple[str, ...]], ...]:
+        """Ways to change values; the second and third are for an answer that the one before left as it was."""
+        stale = self._stale
+        return (stale.draw, stale.rescale, stale.draw_integers) if self.must_tell else (stale.draw,)
+
+    def call(self, kind: Callable[[], tuple[str, ...]]) -> tuple[Any, ...] | None:
+        """Call on other values and then on two that changed places; give what the first call gave.
+
+        ``None`` where no value is of this kind, or the call raised.
+        """
+        given = self._call_once(kind)
+        if given is not None:
+            self._call_once(self._stale.nudge)
+        return given
+
+    def _call_once(self, change: Callable[[], tuple[str, ...]]) -> tuple[Any, ...] | None:
+        watch = self._watch
+        try:
+            if not change():
+                return None
+            return fingerprint(_run_once(watch.implementation, watch.plan.case.inputs, watch.device))
+        except Exception as error:  # noqa: BLE001 - an op may refuse values that were only changed
+            self.refused.append(
+                f"it was not called on other values first: it raised {in_short(error)} on them"
+            )
+            return None
+        finally:
+            watch.shared.kept.restore()
+            self._private.restore()
 
 
 def _run_once(implementation: Implementation, inputs: tuple[Any, ...], device: Device) -> Any:

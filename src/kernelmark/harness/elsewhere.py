@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 from kernelmark.errors import InstrumentConflictError
+from kernelmark.harness.ambient import use_session
+from kernelmark.harness.engine import Outcome, carry_out
 from kernelmark.harness.implementation import Implementation
 from kernelmark.harness.plan import Plan
-from kernelmark.harness.session import Session, SessionOptions, use_session
+from kernelmark.harness.session import Session, SessionOptions
 from kernelmark.isolation import decode, encode
 from kernelmark.records import Note, Row, RunHeader
 from kernelmark.roofline import Profile
@@ -38,23 +41,28 @@ class _Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Told:
     rows: tuple[Row, ...]
     error: Mapping[str, Any] | None = None
     """As :func:`kernelmark.isolation.encode` has it."""
 
 
+_TRIED: WeakSet[Session] = WeakSet()
+"""Sessions whose timer was found to work here: trying it opens and closes a profiler."""
+
+
 def conflict_here(session: Session) -> InstrumentConflictError | None:
     """Say what keeps the session's timer from being used in this process, before anything of a plan runs."""
-    if session.options.verify_only or session.moved:
+    if session.options.verify_only or session in _TRIED:
         return None
-    return find_conflict(session.options.timer, session.device)
+    conflict = find_conflict(session.options.timer, session.device)
+    if conflict is None:
+        _TRIED.add(session)
+    return conflict
 
 
-def carry_out_elsewhere(
-    plan: Plan, session: Session, op: Any, conflict: InstrumentConflictError
-) -> tuple[list[Row], BaseException | None]:
-    """Carry ``plan`` out in another process; give its rows, with a note, and the error that it ended with.
+def carry_out_elsewhere(plan: Plan, session: Session, op: Any, conflict: InstrumentConflictError) -> Outcome:
+    """Carry ``plan`` out in another process; its rows get a note, and so does the error that it ended with.
 
     Raises:
         InstrumentConflictError: something in the plan cannot be sent; the message names it and the profiler that
@@ -63,29 +71,24 @@ def carry_out_elsewhere(
     """
     request = _Request(plan, op, session.options, session.start(), session.profile)
     try:
-        outcome = in_another_process(_carry_out, request, conflict)
+        told = in_another_process(_carry_out, request, conflict)
     except InstrumentConflictError:
         if culprit := _unsendable(plan, op):
             raise refusal(conflict, culprit) from conflict
         raise
     note = note_of(conflict, "checked and timed")
-    error = None if outcome.error is None else decode(outcome.error).error
+    error = None if told.error is None else decode(told.error).error
     if error is not None:
         error.add_note(note)
-    rows = [row.model_copy(update={"notes": (*row.notes, Note.free(note))}) for row in outcome.rows]
-    return rows, error
+    rows = tuple(row.model_copy(update={"notes": (*row.notes, Note.free(note))}) for row in told.rows)
+    return Outcome(rows, error)
 
 
-def _carry_out(request: _Request) -> _Outcome:
-    from kernelmark.harness.runner import run_plan
-
-    session = Session.continuing(request.options, request.header, request.profile)
+def _carry_out(request: _Request) -> _Told:
+    session = Session(request.options, header=request.header, profile=request.profile)
     with use_session(session):
-        try:
-            run_plan(request.plan, session, op=request.op)
-        except Exception as error:  # noqa: BLE001 - raised again by the process that asked
-            return _Outcome(tuple(session.rows), encode(error))
-    return _Outcome(tuple(session.rows))
+        outcome = carry_out(request.plan, session, request.op)
+    return _Told(outcome.rows, None if outcome.error is None else encode(outcome.error))
 
 
 def _unsendable(plan: Plan, op: Any) -> str:

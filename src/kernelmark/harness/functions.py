@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernelmark.errors import UsageError
+from kernelmark.harness.ambient import session_in_use, use_session
 from kernelmark.harness.case import Case
 from kernelmark.harness.implementation import Implementation, as_implementation
 from kernelmark.harness.plan import make_plan
 from kernelmark.harness.runner import Comparison, run_plan
-from kernelmark.harness.session import Session, SessionOptions, use_session
+from kernelmark.harness.session import Session, SessionOptions
+from kernelmark.roofline import Work
+from kernelmark.verify import Exact, Policy, Unestablished, require_declaration, tolerances_of
 
 __all__ = ["compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Stands for the op, which says how much work a call is."""
+
+    work: Work
+
+    def eval_roofline(self) -> Work:
+        return self.work
 
 
 class _Given:
@@ -39,10 +54,17 @@ def compare(
     reference: Callable[..., Any] | None = None,
     verification: Any = None,
     tolerance: Any = None,
+    label: str = "",
+    params: Mapping[str, Any] | None = None,
+    work: Work | None = None,
     count_copies: bool = False,
+    on_failure: Literal["raise", "leave out"] = "raise",
     options: SessionOptions | None = None,
 ) -> Comparison:
     """Compare functions: check each against ``reference``, then time all of them together.
+
+    Inside another session, pytest's with the plugin or that of ``use_session``, and without ``options``, its
+    options hold and its run keeps the rows.
 
     Args:
         implementations: Name to callable or :class:`Implementation`. The first is ours, the others its
@@ -55,7 +77,12 @@ def compare(
         tolerance: How far outputs may be off: one number for the root mean square error over the answer's,
             ``(atol, rtol)`` for each element by itself, or a rule such as ``Reduction(length)``. Nothing:
             what ``kernelmark.verify.policy`` gives for the dtype.
+        label: What the comparison is called in tables and records; the first name without one.
+        params: What else the rows are to say of the case, such as ``{"n": 256}``.
+        work: Operations and bytes of a call, for throughput and the share of the device's ceilings.
         count_copies: Whether device-to-device copies inside a call count as work.
+        on_failure: What a failed check does: ``raise`` stops the comparison before anything is timed; with
+            ``leave out`` the failed rows say so and the others are timed.
         options: Timer, budget, cache state, output folder; the device is that of the inputs.
 
     Raises:
@@ -65,43 +92,67 @@ def compare(
     Example:
         >>> kernelmark.compare({"mine": fn, "torch": ref}, inputs=(x,), reference=ref).ratio("torch")
     """
+    __tracebackhide__ = True
     if not isinstance(implementations, Mapping) or not implementations:
         raise UsageError('compare() takes a mapping such as {"mine": fn, "torch": ref}, ours first')
     if not isinstance(inputs, tuple):
         raise UsageError(
             f"inputs must be a tuple, got {type(inputs).__name__}; for one input write inputs=(x,)"
         )
+    if on_failure not in ("raise", "leave out"):
+        raise UsageError(f"on_failure={on_failure!r}: a failed check can 'raise', or 'leave out' its row")
+    if work is not None and not isinstance(work, Work):
+        raise UsageError(f"work={work!r}: give a kernelmark.Work(flops, bytes, dtype)")
     (ours, value), *others = implementations.items()
     implementation = as_implementation(ours, value)
     if not isinstance(implementation, Implementation):
         raise UsageError(
             f"{ours!r} comes first, so it is ours, and it is unavailable: {implementation.reason}"
         )
-    session = Session(_on_device_of(inputs, options or SessionOptions()))
-    outcome = "failed"
-    with use_session(session):
-        declaration = _declaration(reference, verification, tolerance)
-        case = Case(
-            ours,
-            partial(
-                _Given, inputs, reference, declaration
-            ),  # no lambda: it may have to go to another process
-            params=_params(inputs),
-            count_copies=count_copies,
-        )
+    declaration = _declaration(reference, verification, tolerance)
+    # no lambda: it may have to go to another process
+    build = partial(_Given, inputs, reference, declaration)
+    shown = {**_params(inputs), **(params or {})}
+    case = Case(label or ours, build, params=shown, count_copies=count_copies)
+    plan = make_plan(case, (ours, implementation), dict(others), leave_out=on_failure == "leave out")
+    with _session_for(inputs, options) as session:
         try:
-            comparison = run_plan(make_plan(case, (ours, implementation), dict(others)), session)
-            outcome = "completed"
+            return run_plan(plan, session, op=None if work is None else _Counted(work))
         finally:
             case.release()
-            session.close(outcome)
-            _write_reports(session.folder)
-    return comparison
+
+
+@contextmanager
+def _session_for(inputs: tuple[Any, ...], options: SessionOptions | None) -> Iterator[Session]:
+    """Give the session that this is a part of, or one of its own, which is closed in the end."""
+    joined = session_in_use() if options is None else None
+    if joined is not None and not joined.closed:
+        _require_device(inputs, joined)
+        yield joined
+        return
+    session = Session(_on_device_of(inputs, options or SessionOptions()))
+    outcome = "failed"
+    try:
+        with use_session(session):
+            yield session
+        outcome = "completed"
+    finally:
+        session.close(outcome)
+        _write_reports(session.folder)
+
+
+def _require_device(inputs: tuple[Any, ...], session: Session) -> None:
+    wanted = session.device.torch_name
+    for index, each in enumerate(inputs):
+        found = str(getattr(each, "device", wanted))
+        if found not in (wanted, f"{wanted}:0"):
+            raise UsageError(
+                f"input[{index}] is on {found}, and the session in use runs on {wanted}; make the inputs there, or"
+                " give options=SessionOptions(...) for a run of its own"
+            )
 
 
 def _declaration(reference: Callable[..., Any] | None, verification: Any, tolerance: Any) -> Any:
-    from kernelmark.verify import Exact, Policy, Unestablished, require_declaration, tolerances_of
-
     if verification is None:
         asked = tolerances_of(tolerance, "tolerance")
         if reference is None and not asked:
@@ -113,8 +164,6 @@ def _declaration(reference: Callable[..., Any] | None, verification: Any, tolera
 
 
 def _on_device_of(inputs: tuple[Any, ...], options: SessionOptions) -> SessionOptions:
-    from dataclasses import replace
-
     devices = {str(x.device) for x in inputs if hasattr(x, "device")}
     if len(devices) > 1:
         raise UsageError(f"the inputs are on several devices: {', '.join(sorted(devices))}; put them on one")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelmark.errors import UsageError
+from kernelmark.verify.guarding import Guard
 
 __all__ = ["Implementation", "Unavailable", "as_implementation"]
 
@@ -23,12 +24,9 @@ class Implementation:
             interest; the row then has no ratio.
         owned_outputs: Tensors that ``run`` writes its answer into. They are poisoned before each check, so
             that an answer left over from an earlier call does not pass.
-        damage: Says what calls wrote beside their buffers, where guards lie around them; blank where nothing.
-            Looked at after every call whose outputs are looked at.
-        breach: Says what calls did that no call may, such as leaving a thread behind; blank where nothing.
-            Looked at with ``damage``.
-        drawn: Gives the values that the last ``reset`` put into ``args``, where that draws new ones for each
-            call. Outputs are then compared with the reference's answer to those, and ``args`` with them.
+        guards: What its calls are held against besides what holds for all: buffers between guard bytes
+            (``verify.canaries``), inputs renewed by ``reset`` (``verify.guards.Renewed``), threads
+            (``verify.conduct``).
         backend: How it computes, in a few words for the report.
 
     Raises:
@@ -40,9 +38,7 @@ class Implementation:
     reset: Callable[[], Any] | None = None
     noncomparable_reason: str | None = None
     owned_outputs: tuple[Any, ...] = ()
-    damage: Callable[[], str] | None = None
-    breach: Callable[[], str] | None = None
-    drawn: Callable[[], tuple[Any, ...]] | None = None
+    guards: tuple[Guard, ...] = ()
     backend: str = ""
 
     def __post_init__(self) -> None:
@@ -61,12 +57,17 @@ class Implementation:
                 f"noncomparable_reason must say why the answers differ in meaning, got {reason!r};"
                 " leave it out for an implementation that can be checked"
             )
-        if self.drawn is not None and (self.reset is None or not self.args):
-            raise UsageError("Implementation.drawn tells what reset put into args; give both of them")
+        if self.renewed and (self.reset is None or not self.args):
+            raise UsageError("a guard of renewed inputs tells what reset put into args; give both of them")
         if not isinstance(self.owned_outputs, tuple):
             raise UsageError(
                 f"Implementation.owned_outputs must be a tuple of tensors, got {_shown(self.owned_outputs)}"
             )
+
+    @property
+    def renewed(self) -> bool:
+        """Whether ``reset`` puts other values into ``args`` for each call."""
+        return any(type(guard).given is not Guard.given for guard in self.guards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 from kernelmark.errors import ConfigError, EntryError
 from kernelmark.harness.case import Case
 from kernelmark.manifest import LibraryConfig, Manifest, WorkloadCall, find_library, load_manifest
+from kernelmark.manifest.config import nearest_library
 
 __all__ = ["Entry", "Library", "cases", "library_at"]
 
@@ -100,6 +101,8 @@ class Library:
             inputs=entry.inputs,
             count_copies=entry.count_copies,
             binder=entry.binder,
+            declared=call,
+            home=self.config.root,
         )
 
     def _cases_folder(self) -> str:
@@ -109,14 +112,20 @@ class Library:
 def cases(op: type) -> list[Case]:
     """List the cases of a manifest op: one for each dtype case of each workload row, in manifest order.
 
-    No tensor is made and no device is opened, so that pytest can collect anywhere. The library is the one
-    whose ``pyproject.toml`` is nearest above the working folder.
+    No tensor is made and no device is opened, so that pytest can collect anywhere. The library is the one that the
+    file of ``op`` lies in, else that of the file that calls this, else that of the working folder.
 
     Raises:
         ConfigError: there is no ``[tool.kernelmark]``, or it names what is not there.
         EntryError: the op has no entry in the case registry.
         ManifestError: the manifest is malformed, or does not have the op.
     """
+    module = sys.modules.get(getattr(op, "__module__", ""))
+    files = (getattr(module, "__file__", None), sys._getframe(1).f_code.co_filename)
+    for file in files:
+        found = nearest_library(Path(file)) if file else None
+        if found is not None:
+            return _load(found).cases(op)
     return library_at(Path.cwd()).cases(op)
 
 

@@ -1,14 +1,13 @@
-"""The second half of a comparison: time what was checked, audit what was timed, and put it into rows."""
+"""The second and third phase: from findings to timings, with an audit of what was timed, and from timings to rows."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernelmark.device import Device
-from kernelmark.harness.checking import Checked, Finding, audit_outputs, check_again
-from kernelmark.harness.implementation import Implementation
+from kernelmark.harness.checking import Finding, Findings, Watch, audit_outputs, check_again
 from kernelmark.harness.plan import Planned
 from kernelmark.harness.session import Session
 from kernelmark.records import Check, Note, PassRecord, Ratio, Role, RooflineReading, Row, Timing
@@ -16,79 +15,109 @@ from kernelmark.roofline import Work, read_roofline
 from kernelmark.stats import paired_ratio
 from kernelmark.timing import Call, block_samples, open_timer, time_together
 
-__all__ = ["failed_rows", "measure", "rows_of", "time_all"]
+__all__ = ["Timings", "rows_of", "time_all"]
 
 _AUDITED_PASSES = 2
-"""Passes of each implementation, drawn at random, whose last outputs are looked at again."""
+"""Passes of each implementation, drawn at random from all, whose last outputs are looked at again."""
 
 _SURE_PASSES = 10
-"""Passes that even the slowest call is given (its ten samples), so that what is drawn does take place."""
+"""Passes that even the slowest call is given (its ten samples): one more is drawn from these, so that one surely
+takes place where a slow call makes fewer passes than the budget has."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """What timing gave, and the findings as the audit left them."""
+
+    findings: Findings
+    timed: Mapping[str, Timing] = field(default_factory=dict)
+    rooflines: Mapping[str, RooflineReading] = field(default_factory=dict)
+    why_none: str = ""
+    error: Exception | None = None
+    """What the comparison ends with, once its rows are recorded."""
+
+
 class _Audit:
-    """Looks again at some of the outputs that timed calls gave, and at the inputs they were given.
+    """Looks again at some of the outputs that timed calls gave, and asks their guards.
 
     An output that was looked at is poisoned afterwards: an implementation that goes on handing out the same
     memory without writing it again is wrong from then on.
     """
 
-    checked: Checked
-    device: Device
-    chosen: dict[str, set[int]]
-    seen: dict[str, int]
-
-    @classmethod
-    def drawn(cls, checked: Checked, device: Device, passes: int) -> _Audit:
+    def __init__(self, watches: Mapping[str, Watch], found: Mapping[str, Finding], passes: int) -> None:
+        self._watches, self.found = watches, dict(found)
         # not seeded: no implementation may know which of its calls are looked at
-        draw, sure = random.SystemRandom(), min(passes, _SURE_PASSES)
-        names = list(checked.findings)
-        chosen = {name: set(draw.sample(range(sure), min(_AUDITED_PASSES, sure))) for name in names}
-        return cls(checked, device, chosen, dict.fromkeys(names, 0))
+        draw = random.SystemRandom()
+        self._chosen = {
+            name: {
+                *draw.sample(range(passes), min(_AUDITED_PASSES, passes)),
+                draw.randrange(min(passes, _SURE_PASSES)),
+            }
+            for name in watches
+        }
+        self._seen = dict.fromkeys(watches, 0)
 
     def __call__(self, name: str, record: PassRecord, outputs: object) -> None:
-        index = self.seen[name]
-        self.seen[name] += 1
-        finding = self.checked.findings[name]
-        if index in self.chosen[name] and not finding.failed:
+        index = self._seen[name]
+        self._seen[name] += 1
+        if index in self._chosen[name] and not self.found[name].failed:
             when = f"while it was timed (pass {index + 1})"
-            audit_outputs(self.checked, finding, outputs, device=self.device, when=when)
+            self.found[name] = audit_outputs(self._watches[name], self.found[name], outputs, when=when)
 
 
-def time_all(checked: Checked, session: Session) -> dict[str, Timing]:
+def time_all(findings: Findings, session: Session, op: Any, *, refusal: Exception | None = None) -> Timings:
     """Time every implementation that may be timed, under the same conditions, and audit the timed outputs.
 
-    A failed audit turns the implementation's finding into a failure; the caller looks.
-
-    Raises:
-        TimingError: the instrument cannot vouch for a reading.
-        Exception: whatever a timed call raises, unchanged.
+    Args:
+        findings: What the check found.
+        session: How to time, and on what.
+        op: Says how much work a call is, where it has ``eval_roofline``.
+        refusal: Why nothing can be timed here, where that is known.
     """
-    case = checked.plan.case
-    calls = {
-        planned.name: _call(planned.implementation, case.inputs)
-        for planned in checked.plan.entries
-        if isinstance(planned.implementation, Implementation)
-    }
-    options = session.timing_options(count_copies=case.count_copies)
-    audit = _Audit.drawn(checked, session.device, passes=2 * options.budget.blocks)
-    timings = time_together(
-        calls,
+    if findings.stopped or session.options.verify_only:
+        return Timings(findings, why_none=findings.stopped, error=findings.error)
+    try:
+        if refusal is not None:
+            raise refusal
+        found, timed = _timed(findings, session)
+    except Exception as error:  # noqa: BLE001 - raised again by the runner, when the rows are recorded
+        return Timings(findings, why_none=f"not timed: {type(error).__name__}: {error}", error=error)
+    findings = replace(findings, found=found)
+    if findings.stopped:
+        return Timings(findings, why_none=findings.stopped, error=findings.error)
+    return Timings(findings, timed, _rooflines(op, timed, session))
+
+
+def _timed(findings: Findings, session: Session) -> tuple[Mapping[str, Finding], dict[str, Timing]]:
+    plan = findings.plan
+    watches = {name: each for name, each in findings.watches.items() if not findings.found[name].failed}
+    if not watches:
+        return findings.found, {}
+    options = session.timing_options(count_copies=plan.case.count_copies)
+    audit = _Audit(watches, findings.found, passes=2 * options.budget.blocks)
+    timed = time_together(
+        {name: _call(watch) for name, watch in watches.items()},
         session.device,
         timer=open_timer(session.options.timer, session.device),
         options=options,
         after_pass=audit,
     )
-    for finding in checked.findings.values():
-        if finding.planned.name in timings and not finding.failed:
-            check_again(checked, finding, session.device)
-    return timings
+    for name, watch in watches.items():
+        if not audit.found[name].failed:
+            audit.found[name] = check_again(watch, audit.found[name])
+    return audit.found, timed
 
 
-def measure(op: Any, timings: dict[str, Timing], session: Session) -> dict[str, RooflineReading]:
+def _call(watch: Watch) -> Call:
+    implementation = watch.implementation
+    args = watch.plan.case.inputs if implementation.args is None else implementation.args
+    return Call(implementation.run, args, implementation.reset)
+
+
+def _rooflines(op: Any, timed: Mapping[str, Timing], session: Session) -> dict[str, RooflineReading]:
     """Relate each time to the work that the op says the call is; nothing where the op does not say."""
     evaluate = getattr(op, "eval_roofline", None)
-    if evaluate is None or not timings:
+    if evaluate is None or not timed:
         return {}
     told = evaluate()
     work = told if isinstance(told, Work) else Work(*told)
@@ -101,56 +130,23 @@ def measure(op: Any, timings: dict[str, Timing], session: Session) -> dict[str, 
             cache=timing.cache,
             last_level_cache_bytes=device.last_level_cache_bytes,
         )
-        for name, timing in timings.items()
+        for name, timing in timed.items()
     }
 
 
-def rows_of(
-    checked: Checked, timings: dict[str, Timing], rooflines: dict[str, RooflineReading], op: Any
-) -> list[Row]:
-    """Make one row for each implementation of the plan, in its order."""
-    ours = checked.findings[checked.plan.ours.name]
-    ours_timing = timings.get(ours.planned.name)
-    rows = []
-    for finding in checked.findings.values():
-        timing = timings.get(finding.planned.name) if finding.check.timeable else None
-        ratio = _ratio(ours, ours_timing, finding, timing)
-        roofline = rooflines.get(finding.planned.name) if timing else None
-        rows.append(_row(checked, finding, op, timing=timing, ratio=ratio, roofline=roofline))
-    return rows
+def rows_of(timings: Timings, op: Any) -> tuple[Row, ...]:
+    """Make one row for each implementation of the plan, in its order; those without a time say why."""
+    return tuple(_row(timings, finding, op) for finding in timings.findings.found.values())
 
 
-def failed_rows(checked: Checked, op: Any, why_untimed: str) -> list[Row]:
-    """Make the rows of a comparison that was not timed; those that passed their check say why."""
-    for finding in checked.findings.values():
-        if finding.check.timeable:
-            finding.notes.append(why_untimed)
-    return rows_of(checked, {}, {}, op)
-
-
-def _call(implementation: Implementation, inputs: tuple[Any, ...]) -> Call:
-    args = inputs if implementation.args is None else implementation.args
-    return Call(implementation.run, args, implementation.reset)
-
-
-def _ratio(ours: Finding, ours_timing: Timing | None, other: Finding, timing: Timing | None) -> Ratio | None:
-    if other.planned.role is Role.OURS or ours_timing is None or timing is None:
-        return None
-    if not (ours.check.comparable and other.check.comparable):
-        return None
-    return paired_ratio(block_samples(ours_timing), block_samples(timing))
-
-
-def _row(
-    checked: Checked,
-    finding: Finding,
-    op: Any,
-    *,
-    timing: Timing | None,
-    ratio: Ratio | None,
-    roofline: RooflineReading | None,
-) -> Row:
-    case, planned = checked.plan.case, finding.planned
+def _row(timings: Timings, finding: Finding, op: Any) -> Row:
+    findings = timings.findings
+    case, planned = findings.plan.case, finding.planned
+    timing = timings.timed.get(planned.name) if finding.check.timeable else None
+    if timings.why_none and finding.check.timeable:
+        finding = finding.noting(timings.why_none)
+    watch = findings.watches.get(planned.name)
+    facts = [fact for guard in (watch.guards if watch else ()) for fact in guard.facts()]
     return Row(
         case=case.id,
         op=case.op,
@@ -159,17 +155,27 @@ def _row(
         backend=_backend(planned, op),
         check=finding.check,
         note=Note.free(finding.note) if finding.note else None,
-        notes=tuple(map(Note.free, finding.notes)),
+        notes=tuple(map(Note.free, (*finding.notes, *facts))),
         params=case.params,
         count_copies=case.count_copies,
         outputs=finding.outputs,
-        controls=checked.controls if finding.check is not Check.UNAVAILABLE else (),
+        controls=findings.answer.controls if finding.check is not Check.UNAVAILABLE else (),
         timing=timing,
-        ratio=ratio,
-        roofline=roofline,
+        ratio=_ratio(timings, finding) if timing else None,
+        roofline=timings.rooflines.get(planned.name) if timing else None,
         traceback=finding.traceback,
         seed=case.seed,
     )
+
+
+def _ratio(timings: Timings, other: Finding) -> Ratio | None:
+    ours = timings.findings.found[timings.findings.plan.ours.name]
+    if other.planned.role is Role.OURS or not (ours.check.comparable and other.check.comparable):
+        return None
+    ours_timing = timings.timed.get(ours.planned.name)
+    if ours_timing is None:
+        return None
+    return paired_ratio(block_samples(ours_timing), block_samples(timings.timed[other.planned.name]))
 
 
 def _backend(planned: Planned, op: Any) -> str:

@@ -34,6 +34,8 @@ class Plan:
 
     case: Case
     entries: tuple[Planned, ...]
+    leave_out: bool = False
+    """Whether what fails is left out and the others are timed, rather than that all of it stops."""
 
     @property
     def ours(self) -> Planned:
@@ -41,7 +43,13 @@ class Plan:
         return self.entries[0]
 
 
-def make_plan(case: Case, ours: tuple[str, Implementation], others: Mapping[str, object]) -> Plan:
+def make_plan(
+    case: Case,
+    ours: tuple[str, Implementation],
+    others: Mapping[str, object],
+    *,
+    leave_out: bool = False,
+) -> Plan:
     """Decide what to run.
 
     Raises:
@@ -59,7 +67,7 @@ def make_plan(case: Case, ours: tuple[str, Implementation], others: Mapping[str,
         _check_name(name, ours_name)
         implementation = as_implementation(name, value)
         entries.append(Planned(name, Role.BASELINE, implementation, _is_reference(implementation, case)))
-    return Plan(case, tuple(entries))
+    return Plan(case, tuple(entries), leave_out)
 
 
 def named(implementations: object) -> dict[str, object]:

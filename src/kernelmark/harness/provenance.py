@@ -48,10 +48,10 @@ def run_name() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-@lru_cache(maxsize=1)
-def environment() -> Environment:
-    """Describe this process's environment."""
-    revision, dirty = _git(Path.cwd())
+@lru_cache(maxsize=8)
+def environment(folder: Path | None = None) -> Environment:
+    """Describe this process's environment, with the revision of what is in ``folder``, or in the working folder."""
+    revision, dirty = _git(folder or Path.cwd())
     return Environment(
         kernelmark=_version("kernelmark") or "not installed",
         python=platform.python_version(),

@@ -1,4 +1,4 @@
-"""The engine: verify, time, audit, summarise, record. The only place that knows this order."""
+"""What carries out a plan and records its rows, and what it gives back: a comparison."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelmark.errors import InstrumentConflictError, UnavailableError, UsageError, VerificationError
+from kernelmark.harness.ambient import current_session
 from kernelmark.harness.case import Case
-from kernelmark.harness.checking import Checked, check_all
 from kernelmark.harness.elsewhere import carry_out_elsewhere, conflict_here
+from kernelmark.harness.engine import Outcome, carry_out
 from kernelmark.harness.implementation import Implementation, Unavailable, as_implementation
-from kernelmark.harness.measuring import failed_rows, measure, rows_of, time_all
 from kernelmark.harness.plan import Plan, make_plan, named
-from kernelmark.harness.session import Session, current_session
+from kernelmark.harness.session import Session
 from kernelmark.records import Check, Ratio, Row
 from kernelmark.report.notes import note_text
 
@@ -91,6 +91,7 @@ class Runner:
             TimingError: the instrument cannot vouch for a reading.
             UnavailableError: a baseline is unavailable and the session requires all of them.
         """
+        __tracebackhide__ = True
         session = current_session()
         others = {} if implementations is None else named(implementations)
         plan = make_plan(self.case, (self._ours_name(), self._bind()), others)
@@ -109,7 +110,7 @@ class Runner:
 
 
 def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
-    """Carry out a plan: verify, time, audit, summarise, record.
+    """Carry out a plan, record its rows, and raise what it ended with.
 
     Where an earlier profiler keeps the timer from being used in this process, all of it is done in a process of
     its own, if the plan can be sent there.
@@ -119,80 +120,33 @@ def run_plan(plan: Plan, session: Session, *, op: Any = None) -> Comparison:
         TimingError: the instrument cannot vouch for a reading; the rows, without times, are recorded.
         Exception: whatever a timed call raises, unchanged; likewise.
     """
-    session.start()
-    refusal = None
-    if conflict := conflict_here(session):
-        try:
-            found = carry_out_elsewhere(plan, session, op, conflict)
-        except InstrumentConflictError as error:  # it cannot be sent: what can be checked here still is
-            refusal = error
-        else:
-            return _record_elsewhere(plan, session, *found)
-    checked = check_all(plan, session.device, other_values=session.options.other_values)
-    if checked.failures:
-        comparison = _record(session, plan, failed_rows(checked, op, _not_timed(checked)))
-        _raise_failures(checked, comparison)
-    if session.options.verify_only:
-        comparison = _record(session, plan, rows_of(checked, {}, {}, op))
-    else:
-        comparison = _timed(plan, checked, session, op, refusal=refusal)
+    __tracebackhide__ = True  # pytest shows the user's own lines then
+    session.start(plan.case.home)
+    outcome = _carry_out(plan, session, op)
+    for row in outcome.rows:
+        session.record(row)
+    comparison = Comparison(plan.case.id, outcome.rows)
+    if isinstance(outcome.error, VerificationError):
+        outcome.error.comparison = comparison
+    if outcome.error is not None:
+        raise outcome.error
     if session.options.require_baselines:
         _require_baselines(comparison)
     return comparison
 
 
-def _record_elsewhere(
-    plan: Plan, session: Session, rows: list[Row], error: BaseException | None
-) -> Comparison:
-    """Record what another process made of the plan, and raise what it raised."""
-    comparison = _record(session, plan, rows)
-    if isinstance(error, VerificationError):
-        error.comparison = comparison
-    if error is not None:
-        raise error
-    return comparison
-
-
-def _timed(
-    plan: Plan,
-    checked: Checked,
-    session: Session,
-    op: Any,
-    *,
-    refusal: InstrumentConflictError | None = None,
-) -> Comparison:
+def _carry_out(plan: Plan, session: Session, op: Any) -> Outcome:
+    __tracebackhide__ = True
+    conflict = conflict_here(session)
+    if conflict is None:
+        outcome = carry_out(plan, session, op)
+        if not isinstance(outcome.error, InstrumentConflictError):
+            return outcome
+        conflict = outcome.error  # another profiler was used since the timer was last tried
     try:
-        if refusal is not None:
-            raise refusal
-        timings = time_all(checked, session)
-    except Exception as error:
-        _record(session, plan, failed_rows(checked, op, f"not timed: {type(error).__name__}: {error}"))
-        raise
-    if checked.failures:
-        comparison = _record(session, plan, failed_rows(checked, op, _not_timed(checked)))
-        _raise_failures(checked, comparison)
-    rooflines = measure(op, timings, session)
-    return _record(session, plan, rows_of(checked, timings, rooflines, op))
-
-
-def _record(session: Session, plan: Plan, rows: list[Row]) -> Comparison:
-    for row in rows:
-        session.record(row)
-    return Comparison(plan.case.id, tuple(rows))
-
-
-def _not_timed(checked: Checked) -> str:
-    names = ", ".join(finding.planned.name for finding in checked.failures)
-    return f"not timed: {names} failed"
-
-
-def _raise_failures(checked: Checked, comparison: Comparison) -> None:
-    """Raise the first failure's own error, with every failure in its message and the rows on it."""
-    errors = [finding.error for finding in checked.failures if finding.error is not None]
-    first = errors[0]
-    message = "\n".join(str(error) for error in errors)
-    raised: VerificationError = type(first)(message, comparison=comparison)
-    raise raised from first.__cause__
+        return carry_out_elsewhere(plan, session, op, conflict)
+    except InstrumentConflictError as refusal:  # it cannot be sent: what can be checked here still is
+        return carry_out(plan, session, op, refusal=refusal)
 
 
 def _require_baselines(comparison: Comparison) -> None:

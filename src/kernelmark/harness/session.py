@@ -6,21 +6,20 @@ first row is made, so that a run that makes nothing leaves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from kernelmark.calibration import profile_for
 from kernelmark.device import Device, measure_probe, open_device, probe_verdict
-from kernelmark.errors import ProfileError, UnavailableError, UsageError
+from kernelmark.errors import ProfileError, RecordError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
 from kernelmark.isolation import turn_to_time
 from kernelmark.records import (
     FORMAT_VERSION,
+    RECORDS_FILE,
     Cache,
     DeviceRecord,
     Note,
@@ -35,12 +34,12 @@ from kernelmark.records import (
     refuse_other_caches,
 )
 from kernelmark.roofline import Profile
-from kernelmark.timing import Budget, TimingOptions
+from kernelmark.timing import Budget, TimingOptions, open_timer
 
-__all__ = ["Session", "SessionOptions", "current_session", "use_session"]
+__all__ = ["Session", "SessionOptions"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class SessionOptions:
     """What a run is asked to do.
 
@@ -54,64 +53,101 @@ class SessionOptions:
         out: Folder to keep the run in; ``None`` keeps it in memory.
         ceilings: Whether the run needs the device's ceilings, which a CPU measures once; without a statement
             of work they serve nothing.
+        notes: What a reader must know of the whole run.
         other_values: Whether an implementation is called on other values at the same addresses before its check;
             a second check of the same code may leave that to the first.
+
+    Raises:
+        UsageError: a value that no run could use.
     """
 
-    device: str = "auto"
-    timer: str | None = None
-    verify_only: bool = False
-    require_baselines: bool = False
-    cache: Cache = Cache.COLD
-    budget: Budget = field(default_factory=Budget)
-    out: Path | None = None
-    ceilings: bool = True
-    notes: tuple[str, ...] = ()
-    other_values: bool = True
+    device: str
+    timer: str | None
+    verify_only: bool
+    require_baselines: bool
+    cache: Cache
+    budget: Budget
+    out: Path | None
+    ceilings: bool
+    notes: tuple[str, ...]
+    other_values: bool
+
+    def __init__(
+        self,
+        *,
+        device: str = "auto",
+        timer: str | None = None,
+        verify_only: bool = False,
+        require_baselines: bool = False,
+        cache: Cache | Literal["cold", "warm"] = Cache.COLD,
+        budget: Budget | None = None,
+        out: str | PathLike[str] | None = None,
+        ceilings: bool = True,
+        notes: tuple[str, ...] = (),
+        other_values: bool = True,
+    ) -> None:
+        if cache not in list(Cache):
+            there_are = " or ".join(repr(each.value) for each in Cache)
+            raise UsageError(f"cache={cache!r}: the caches are {there_are} when a timed call starts")
+        if budget is not None and not isinstance(budget, Budget):
+            raise UsageError(f"budget={budget!r}: give a Budget, such as Budget(sample_ms=200)")
+        given = {
+            "device": device,
+            "timer": timer,
+            "verify_only": verify_only,
+            "require_baselines": require_baselines,
+            "cache": Cache(cache),
+            "budget": budget or Budget(),
+            "out": None if out is None else Path(out),
+            "ceilings": ceilings,
+            "notes": notes,
+            "other_values": other_values,
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
 
 class Session:
-    """One run, from its first row to its end mark."""
+    """One run, from its first row to its end mark.
 
-    def __init__(self, options: SessionOptions | None = None, *, command: tuple[str, ...] = ()) -> None:
+    Args:
+        options: What is asked for.
+        command: The command line, for the record.
+        header: The description of a run that another process records: its rows are kept here, and written there.
+        profile: That run's ceilings.
+    """
+
+    def __init__(
+        self,
+        options: SessionOptions | None = None,
+        *,
+        command: tuple[str, ...] = (),
+        header: RunHeader | None = None,
+        profile: Profile | None = None,
+    ) -> None:
         self.options = options or SessionOptions()
         self.command = command
         self.rows: list[Row] = []
-        self.header: RunHeader | None = None
-        self.profile: Profile | None = None
+        self.header = header
+        self.profile = profile
         """The ceilings of the device, known once the run has started; ``None`` where there are none."""
-        self.moved = False
-        """Whether this is a process of its own for a profiler, which is not moved once more."""
         self._device: Device | None = None
         self._writer: RunWriter | None = None
         self._closed = False
 
     @classmethod
-    def continuing(cls, options: SessionOptions, header: RunHeader, profile: Profile | None) -> Session:
-        """Take part in a run that another process has described: its rows are kept here, and written there."""
-        session = cls(replace(options, out=None))
-        session.header, session.profile = header, profile
-        session.moved = True
-        return session
-
-    @classmethod
-    def resuming(cls, options: SessionOptions, run: StoredRun) -> Session:
-        """Go on with a run that was cut short: its header holds, and its rows are here.
+    def of(cls, run: StoredRun, options: SessionOptions) -> Session:
+        """Give the session of a stored run, with its header and rows; one that has ended can only be looked at.
 
         Raises:
-            RecordError: it has ended, or cannot be written.
+            RecordError: it was cut short, and cannot be written.
         """
-        session = cls(options, command=run.header.command)
-        session._writer = RunWriter.reopen(run)
-        session.header, session.rows = run.header, list(run.rows)
-        return session
-
-    @classmethod
-    def ended(cls, options: SessionOptions, run: StoredRun) -> Session:
-        """Look at a run that has ended: its header and rows are here, and nothing can be recorded."""
-        session = cls(replace(options, out=None), command=run.header.command)
-        session.header, session.rows = run.header, list(run.rows)
-        session._closed = True
+        session = cls(options, command=run.header.command, header=run.header)
+        session.rows = list(run.rows)
+        if run.end is None:
+            session._writer = RunWriter.reopen(run)
+        else:
+            session._closed = True
         return session
 
     @property
@@ -140,17 +176,36 @@ class Session:
         """Give the timing options of this run for a case with this copy policy."""
         return TimingOptions(budget=self.options.budget, cache=self.options.cache, count_copies=count_copies)
 
-    def start(self) -> RunHeader:
+    def require_usable(self) -> None:
+        """Find out before the first case whether the device, the timer and the folder can be had.
+
+        Raises:
+            UsageError: no timer of that name serves the device.
+            UnavailableError: the device cannot be had.
+            RecordError: the folder holds a run already.
+        """
+        if not self.options.verify_only:
+            open_timer(self.options.timer, self.device)
+        if self.header is None and self.options.out is not None:
+            held = self.options.out / RECORDS_FILE
+            if held.exists():
+                raise RecordError(f"{held} already holds a run; choose another output folder")
+        self.device.describe()
+
+    def start(self, home: Path | None = None) -> RunHeader:
         """Describe the run, and start its record where it has a folder; does nothing the second time.
+
+        Args:
+            home: Folder of what is measured, whose revision is recorded; the working folder without one.
 
         Raises:
             RecordError: the folder cannot be written.
             UnavailableError: the device cannot be had.
         """
         if self.header is None:
-            header = self._describe()
+            header = self._describe(home)
             if self.options.out is not None:
-                self._writer = RunWriter.create(Path(self.options.out), header)
+                self._writer = RunWriter.create(self.options.out, header)
             self.header = header
         return self.header
 
@@ -194,7 +249,7 @@ class Session:
             return (f"no speed of light: {error}",)
         return () if self.profile else (f"no speed of light: no hardware profile matches {record.name!r}",)
 
-    def _describe(self) -> RunHeader:
+    def _describe(self, home: Path | None) -> RunHeader:
         options, budget = self.options, self.options.budget
         device, record = self.device, self.device.describe()
         probe, notes = self._measure_device(device, record)
@@ -204,7 +259,7 @@ class Session:
             started=now(),
             command=self.command,
             device=record,
-            environment=environment(),
+            environment=environment(home),
             protocol=Protocol(
                 timer=self.timer_name,
                 cache=options.cache,
@@ -246,25 +301,3 @@ def _probe(device: Device, cache: Cache) -> tuple[ProbeReading | None, str]:
 def _opened(name: str) -> Device:
     """Open each device once in a process: its flush buffer is as large as its caches, 0.5 GB on a server."""
     return open_device(name)
-
-
-_current: ContextVar[Session | None] = ContextVar("kernelmark_session", default=None)
-_default: dict[str, Any] = {}
-
-
-def current_session() -> Session:
-    """Give the session in use; outside any, one for the whole process that keeps its rows in memory."""
-    session = _current.get()
-    if session is None:
-        session = _default.setdefault("session", Session())
-    return session
-
-
-@contextmanager
-def use_session(session: Session) -> Iterator[Session]:
-    """Make ``session`` the current one inside the ``with`` block; does not close it."""
-    token = _current.set(session)
-    try:
-        yield session
-    finally:
-        _current.reset(token)

@@ -265,7 +265,7 @@ def _implementation(
         args=(),
         reset=_restoring({name: own.kwargs[name] for name in own.outputs if name in pristine}, pristine),
         owned_outputs=tuple(tensors_of(view for name, view in views.items() if name not in pristine)),
-        damage=own.canaries.damage,
+        guards=(own.canaries,),
         backend=LANGUAGES[request.language].backend,
     )
 

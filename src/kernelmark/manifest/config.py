@@ -14,7 +14,7 @@ from typing import Any
 from kernelmark.errors import ConfigError
 from kernelmark.text.near import suggestion
 
-__all__ = ["LibraryConfig", "find_library"]
+__all__ = ["LibraryConfig", "find_library", "nearest_library"]
 
 _FILE = "pyproject.toml"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z", re.ASCII)
@@ -58,17 +58,26 @@ def find_library(start: Path) -> LibraryConfig:
     start = Path(start).resolve()
     if not start.exists():
         raise ConfigError(f"{start}: there is no such folder")
-    folder = start if start.is_dir() else start.parent
-    for candidate in (folder, *folder.parents):
-        file = candidate / _FILE
-        if file.is_file():
-            table = _table(file)
-            if table is not None:
-                return _config(file, table)
+    if (found := nearest_library(start)) is not None:
+        return found
     raise ConfigError(
-        f"no {_FILE} with [tool.kernelmark] in {folder} or above it;"
+        f"no {_FILE} with [tool.kernelmark] in {start if start.is_dir() else start.parent} or above it;"
         f" run this inside a project that has one, or write one: {_EXAMPLE}"
     )
+
+
+def nearest_library(start: Path) -> LibraryConfig | None:
+    """Read the configuration that is nearest to ``start``; ``None`` where there is none.
+
+    Raises:
+        ConfigError: it is malformed.
+    """
+    start = Path(start).resolve()
+    for candidate in (start, *start.parents):
+        file = candidate / _FILE
+        if file.is_file() and (table := _table(file)) is not None:
+            return _config(file, table)
+    return None
 
 
 def _table(file: Path) -> dict[str, Any] | None:

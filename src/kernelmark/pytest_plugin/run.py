@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from kernelmark.errors import KernelmarkError
+from kernelmark.harness.ambient import use_session
 from kernelmark.harness.provenance import run_name
-from kernelmark.harness.session import Session, SessionOptions, use_session
+from kernelmark.harness.session import Session, SessionOptions
 from kernelmark.records import Cache, Row
 from kernelmark.report import check_lines, console_text, junit_properties, progress_line, write_reports
 from kernelmark.timing import Budget

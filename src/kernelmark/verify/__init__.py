@@ -20,17 +20,25 @@ from kernelmark.verify.declarations import (
     require_declaration,
     require_reference,
 )
+from kernelmark.verify.guarding import Guard
 from kernelmark.verify.policies import Form, Policy, Ruling, Tolerances, policy, tolerances_of
 from kernelmark.verify.tolerance import Elementwise, Normalised, Reduction, Tolerance, for_dtype
 
 if TYPE_CHECKING:
     from kernelmark.verify.controls import run_controls, vacuous
-    from kernelmark.verify.guards import InputGuard, differing
+    from kernelmark.verify.guards import (
+        InputGuard,
+        OwnedOutputs,
+        Renewed,
+        Settings,
+        SharedInputs,
+        differing,
+    )
     from kernelmark.verify.numerics import compare
     from kernelmark.verify.poisoning import Unwritten, apart_from, poison, untouched, unwritten
-    from kernelmark.verify.stale import StaleGuard
+    from kernelmark.verify.stale import StaleGuard, fingerprint
     from kernelmark.verify.structure import detached_copy
-    from kernelmark.verify.verdict import Verdict, check_outputs
+    from kernelmark.verify.verdict import Verdict, check_outputs, require_answer
 
 __all__ = [
     "Custom",
@@ -38,14 +46,19 @@ __all__ = [
     "Elementwise",
     "Exact",
     "Form",
+    "Guard",
     "InputGuard",
     "Noncomparable",
     "Normalised",
+    "OwnedOutputs",
     "Partial",
     "Policy",
     "Reduction",
     "ReferenceInfeasible",
+    "Renewed",
     "Ruling",
+    "Settings",
+    "SharedInputs",
     "StaleGuard",
     "Tolerance",
     "Tolerances",
@@ -57,9 +70,11 @@ __all__ = [
     "compare",
     "detached_copy",
     "differing",
+    "fingerprint",
     "for_dtype",
     "poison",
     "policy",
+    "require_answer",
     "require_declaration",
     "require_reference",
     "run_controls",

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from kernelmark.errors import OutOfBoundsError
+from kernelmark.verify.guarding import Guard
+
 __all__ = ["Canaries"]
 
 _GUARD_BYTES = 4096
@@ -89,7 +92,7 @@ class _Guarded:
 
 
 @dataclass(slots=True)
-class Canaries:
+class Canaries(Guard):
     """The guards around all buffers of one call."""
 
     _guarded: list[_Guarded] = field(default_factory=list)
@@ -113,6 +116,15 @@ class Canaries:
         for each in self._guarded:
             each.arm(1 - each.turn if each.written else 0)
         return "; ".join(told)
+
+    def exit(self, who: str) -> OutOfBoundsError | None:
+        """Say what was written beside which buffer; the next call has the other guards."""
+        damage = self.damage()
+        if not damage:
+            return None
+        return OutOfBoundsError(
+            f"{who} wrote outside its buffers: {damage}; compare its loop bounds with the sizes of the buffers"
+        )
 
     def readers(self, call: Callable[[], object], outputs: Mapping[str, torch.Tensor]) -> str:
         """Say beside which buffers ``call`` reads, where NaN in its ``outputs`` come from there; blank where none do.

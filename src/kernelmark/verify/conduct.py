@@ -19,9 +19,11 @@ from typing import Any
 
 import torch
 
+from kernelmark.errors import VerificationError
 from kernelmark.text import counted, first_line
+from kernelmark.verify.guarding import Guard
 
-__all__ = ["Conduct"]
+__all__ = ["Conduct", "settings"]
 
 _WATCHED = (
     *(
@@ -59,8 +61,8 @@ _POOL_ELEMENTS = 1 << 20
 """Enough for torch to use all of its threads."""
 
 
-class Conduct:
-    """How the process was before the candidate came into it.
+class Conduct(Guard):
+    """How the process was before the candidate came into it; as a guard, it finds threads that calls left or started.
 
     Args:
         model: The problem's model, which may not be changed either.
@@ -72,7 +74,7 @@ class Conduct:
         self._weights = _versions(model)
         self._functions = {owner: dict(_callables(owner)) for owner in _owners(model)}
         self._names = {owner: frozenset(vars(owner)) for owner in self._functions}
-        self._settings = _settings()
+        self._settings = settings()
         torch.ones(_POOL_ELEMENTS).mul_(2)  # so that torch's threads are there, and known
         self._tasks = frozenset(_tasks())
         self._threads = set(sys._current_frames())
@@ -95,6 +97,11 @@ class Conduct:
                 " call can end after it, so nothing vouches for its time"
             )
         return ""
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Say which threads calls left or started."""
+        breach = self.breach()
+        return VerificationError(f"{who} {breach}") if breach else None
 
     def tampering(self) -> str:
         """Say what was replaced or set that does not belong to the candidate; blank for nothing."""
@@ -141,7 +148,7 @@ class Conduct:
                     yield f"{_path_of(owner)}.{name} is now {_shown(now[name])}"
 
     def _set(self) -> Iterator[str]:
-        now = _settings()
+        now = settings()
         for name, before in self._settings.items():
             after = now.get(name)
             if isinstance(before, frozenset) and after != before:
@@ -216,7 +223,7 @@ def _shown(value: object) -> str:
 # --- settings ------------------------------------------------------------------------------------------
 
 
-def _settings() -> dict[str, Any]:
+def settings() -> dict[str, Any]:
     """Read what holds for the whole process and changes how fast, or how exactly, everything in it computes."""
     import torch.nn.modules.module as modules
 

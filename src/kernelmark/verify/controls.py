@@ -14,7 +14,7 @@ import torch
 
 from kernelmark.records import ControlResult
 from kernelmark.verify.declarations import Custom, Declaration, Exact, Partial
-from kernelmark.verify.elements import bits, is_packed, pieces
+from kernelmark.verify.elements import bits, is_packed, pieces, real_dtype
 from kernelmark.verify.numerics import allowance, as_tensor, compare, scale_of
 from kernelmark.verify.stale import permuted
 from kernelmark.verify.structure import Leaf, Pair, align, leaves, rebuild
@@ -222,10 +222,5 @@ def _wide(piece: torch.Tensor) -> torch.Tensor:
 
 def _unbits(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if dtype.is_complex:
-        part = {
-            torch.complex32: torch.float16,
-            torch.complex64: torch.float32,
-            torch.complex128: torch.float64,
-        }
-        return torch.view_as_complex(words.view(part[dtype]))
+        return torch.view_as_complex(words.view(real_dtype(dtype)))
     return words.view(dtype)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
-__all__ = ["bits", "gather", "is_packed", "physical", "piece_size", "pieces", "scatter"]
+__all__ = ["bits", "gather", "is_packed", "physical", "piece_size", "pieces", "real_dtype", "scatter"]
 
 _PIECE = {"cpu": 1 << 16}
 _PIECE_ELSEWHERE = 1 << 22
@@ -68,6 +68,16 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 def is_packed(dtype: torch.dtype) -> bool:
     """Say whether an element holds several numbers, so that only its bits can be compared."""
     return dtype == getattr(torch, "float4_e2m1fn_x2", None)
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Give the dtype of the two parts of a complex one; any other as it is."""
+    parts = {
+        torch.complex32: torch.float16,
+        torch.complex64: torch.float32,
+        torch.complex128: torch.float64,
+    }
+    return parts.get(dtype, dtype)
 
 
 def gather(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,17 +7,20 @@ with the bytes that no view shows. The price is one copy of every block, on its 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from kernelmark.errors import UsageError
+from kernelmark.errors import InputsModifiedError, UsageError, VerificationError
+from kernelmark.verify.conduct import settings
 from kernelmark.verify.elements import bits, physical, pieces
-from kernelmark.verify.structure import leaves, unreal
+from kernelmark.verify.guarding import Guard
+from kernelmark.verify.poisoning import poison, untouched, unwritten
+from kernelmark.verify.structure import attributes, held_tensors, unreal
 
-__all__ = ["InputGuard", "differing"]
+__all__ = ["InputGuard", "OwnedOutputs", "Renewed", "Settings", "SharedInputs", "differing"]
 
 _BYTES_AT_A_TIME = 1 << 26
 """Memory compared at a time; the comparison's own intermediate is an eighth of it."""
@@ -27,24 +30,30 @@ class InputGuard:
     """A snapshot of every tensor in ``tensors``, made when it is built.
 
     Args:
-        tensors: A mapping from names to tensors, or the arguments of a call; containers in it are followed,
-            and what is no tensor is left alone.
+        tensors: A mapping from names to tensors, or the arguments of a call; containers and objects in it are
+            followed, arrays of numpy's are guarded as tensors are, and numbers and text are left alone.
 
     Raises:
-        UsageError: a tensor that has no plain memory: sparse, quantised, nested, or of a subclass.
+        UsageError: a tensor that has no plain memory: sparse, quantised, nested, or of a subclass; or something
+            else that holds values.
     """
 
     __slots__ = ("_blocks", "_containers", "_held")
 
     def __init__(self, tensors: Any) -> None:
-        found = [leaf for leaf in _named(tensors) if isinstance(leaf[1], torch.Tensor)]
+        found = list(_named(tensors))
         for name, tensor in found:
             reason = unreal(tensor)
             if reason is not None:
                 raise UsageError(f"{name} {reason}; inputs of this kind cannot be kept and restored")
         self._blocks: dict[tuple[str, int, int], _Block] = {}
         self._held = [_Held.take(name, tensor, self._block(tensor)) for name, tensor in found]
-        self._containers = list(_mutable_containers(tensors, "inputs"))
+        self._containers = [*_mutable_containers(tensors, "inputs"), *_objects(tensors, "inputs")]
+
+    @property
+    def holds_values(self) -> bool:
+        """Whether there is any value to guard."""
+        return any(block.size for block in self._blocks.values())
 
     def changed(self) -> list[str]:
         """Say what differs from the snapshot, bit by bit; empty where nothing does.
@@ -169,7 +178,7 @@ class _Held:
 
 @dataclass(slots=True, eq=False)
 class _Container:
-    """A list or dict among the arguments, and what stood in it."""
+    """A list, a dict or an object among the arguments, and what stood in it; of an object, its tensors."""
 
     name: str
     container: Any
@@ -177,6 +186,8 @@ class _Container:
 
     def changed(self) -> bool:
         now = self.container
+        if not isinstance(now, dict | list):
+            return any(getattr(now, name, None) is not item for name, item in self.entries.items())
         if len(now) != len(self.entries):
             return True
         if isinstance(now, dict):
@@ -189,8 +200,104 @@ class _Container:
         if isinstance(self.container, dict):
             self.container.clear()
             self.container.update(self.entries)
-        else:
+        elif isinstance(self.container, list):
             self.container[:] = self.entries
+        else:
+            for name, item in self.entries.items():
+                setattr(self.container, name, item)
+
+
+# --- guards: what every call is held against -------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SharedInputs(Guard):
+    """The inputs that all implementations share are what they were, bit by bit."""
+
+    kept: InputGuard
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Put changed inputs back, and name them."""
+        changed = self.kept.changed()
+        if not changed:
+            return None
+        self.kept.restore()
+        return InputsModifiedError(
+            f"{who} wrote to the inputs that all implementations share ({', '.join(changed)});"
+            " give it private copies in Implementation(args=...) and restore them in reset"
+        )
+
+
+@dataclass(slots=True)
+class OwnedOutputs(Guard):
+    """What an implementation writes its answer into is poisoned before each call, with two poisons in turn."""
+
+    tensors: tuple[Any, ...]
+    _which: int = 0
+    _entered: bool = False
+    _before: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    def enter(self) -> None:
+        """Poison them."""
+        poison(self.tensors, self._which)
+        self._entered = True
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Name the elements that kept the poisons of two calls: nobody wrote them."""
+        if not self._entered:
+            return None
+        now = untouched(self.tensors, self._which)
+        kept = unwritten(self._before, now)
+        self._before, self._which, self._entered = now, 1 - self._which, False
+        if not kept:
+            return None
+        return VerificationError(f"{who} left part of its own output unwritten: {kept[0]}")
+
+
+@dataclass(slots=True)
+class Renewed(Guard):
+    """Arguments into which ``reset`` puts other values before each call.
+
+    Args:
+        arguments: What calls get.
+        drawn: Gives the values that the last ``reset`` put there; outputs are compared with the answer to those.
+    """
+
+    arguments: tuple[Any, ...]
+    drawn: Callable[[], tuple[Any, ...]]
+
+    def given(self) -> tuple[Any, ...]:
+        """Give the values that the last call got."""
+        return self.drawn()
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Name the arguments that are not what was drawn."""
+        written = differing(self.arguments, self.drawn())
+        if not written:
+            return None
+        return InputsModifiedError(
+            f"{who} wrote to its inputs ({', '.join(written)}); it must leave them as they were"
+        )
+
+
+@dataclass(slots=True)
+class Settings(Guard):
+    """What holds for the whole process, such as the number of threads, is for no implementation to change."""
+
+    _before: Mapping[str, Any] = field(default_factory=settings)
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Name the first that has changed since the check began; the next is held against what it is now."""
+        before, self._before = self._before, settings()
+        for name, value in before.items():
+            now = self._before.get(name, value)
+            # operators are registered where a library is first used, torch's own compiler among them
+            if now != value and not isinstance(value, frozenset):
+                return VerificationError(
+                    f"{who} left {name} changed, from {value} to {now}: that holds for all that it is compared"
+                    " with; let it put that back"
+                )
+        return None
 
 
 def differing(tensors: Any, expected: Any) -> list[str]:
@@ -198,9 +305,9 @@ def differing(tensors: Any, expected: Any) -> list[str]:
 
     What is no tensor is left alone.
     """
-    named = [name for name, value in _named(expected) if isinstance(value, torch.Tensor)]
-    theirs = [value for _, value in _named(expected) if isinstance(value, torch.Tensor)]
-    ours = [value for _, value in _named(tensors) if isinstance(value, torch.Tensor)]
+    named = [name for name, _ in _named(expected)]
+    theirs = [value for _, value in _named(expected)]
+    ours = [value for _, value in _named(tensors)]
     if len(ours) != len(theirs):
         return ["inputs (how many there are)"]
     return [
@@ -216,13 +323,13 @@ def _same_tensor(mine: torch.Tensor, kept: torch.Tensor) -> bool:
     )
 
 
-def _named(tensors: Any) -> Iterator[tuple[str, Any]]:
-    """Walk all leaves; an argument of a mapping is called by its own name."""
+def _named(tensors: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Walk all tensors; an argument of a mapping is called by its own name."""
     if isinstance(tensors, Mapping):
         for name, value in tensors.items():
-            yield from ((leaf.name, leaf.value) for leaf in leaves(value, str(name)))
+            yield from ((leaf.name, leaf.value) for leaf in held_tensors(value, str(name)))
     else:
-        yield from ((leaf.name, leaf.value) for leaf in leaves(tensors, "inputs"))
+        yield from ((leaf.name, leaf.value) for leaf in held_tensors(tensors, "inputs"))
 
 
 def _mutable_containers(value: Any, name: str) -> Iterator[_Container]:
@@ -238,6 +345,17 @@ def _mutable_containers(value: Any, name: str) -> Iterator[_Container]:
         return
     for key, item in entries:
         yield from _mutable_containers(item, f"{name}[{key!r}]")
+
+
+def _objects(value: Any, name: str) -> Iterator[_Container]:
+    """Give the objects that hold tensors in attributes of theirs, with those."""
+    if isinstance(value, dict | list | tuple):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _objects(item, f"{name}[{key!r}]")
+    elif not isinstance(value, torch.Tensor):
+        held = {key: item for key, item in attributes(value) if isinstance(item, torch.Tensor)}
+        if held:
+            yield _Container(name, value, held)
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:

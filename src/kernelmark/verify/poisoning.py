@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernelmark.errors import UsageError
-from kernelmark.verify.elements import bits, physical
+from kernelmark.verify.elements import bits, physical, real_dtype
 from kernelmark.verify.structure import leaves, storage_key, unreal
 
 __all__ = ["Unwritten", "apart_from", "poison", "untouched", "unwritten"]
@@ -29,7 +29,6 @@ _NAN_BITS = {
     "float8_e5m2fnuz": 0x80,
 }
 _PATTERN = 0x5A5A_5A5A_5A5A_5A5A
-_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,7 @@ def _tensors(outputs: Any) -> list[tuple[str, torch.Tensor]]:
 def _pattern(dtype: torch.dtype, which: int) -> int:
     """Give the poison as the signed integer of the size of an element, or of a part of a complex one."""
     _require_which(which)
-    name = str(dtype).removeprefix("torch.")
-    part = getattr(torch, _PARTS.get(name, name))
+    part = real_dtype(dtype)
     width = 8 * part.itemsize
     if str(part).removeprefix("torch.") in _NAN_BITS:
         if which == 0:

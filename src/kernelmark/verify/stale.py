@@ -13,10 +13,19 @@ from typing import Any
 
 import torch
 
-from kernelmark.verify.elements import gather, is_packed, piece_size, scatter
-from kernelmark.verify.structure import leaves, unreal
+from kernelmark.verify.elements import (
+    bits,
+    gather,
+    is_packed,
+    physical,
+    piece_size,
+    pieces,
+    real_dtype,
+    scatter,
+)
+from kernelmark.verify.structure import held_tensors, leaves, unreal
 
-__all__ = ["StaleGuard", "permuted"]
+__all__ = ["StaleGuard", "fingerprint", "permuted"]
 
 _CANDIDATES = 4096
 """Places looked at for a partner whose value differs most: the extremes of so many are far from any value."""
@@ -26,25 +35,47 @@ _SMALL = 1 << 20
 
 
 class StaleGuard:
-    """Changes the values of floating-point and complex inputs in place, within their own set of values.
+    """Changes the values of inputs in place, within the range that they have.
 
-    Integers and booleans are left alone, with every tensor that shares their memory: they may be indices, and
-    an index out of range does more harm than a wrong answer.
+    Floating-point and complex inputs first. Integers and booleans are left alone then, with every tensor that shares
+    their memory: they may be indices, and an index out of range does more harm than a wrong answer.
 
     Args:
         inputs: The tensors, in whatever nesting; each is changed once however often it is named.
         seed: Where the changes come from.
     """
 
-    __slots__ = ("_random", "_tensors")
+    __slots__ = ("_inputs", "_random", "_tensors")
 
     def __init__(self, inputs: Any, *, seed: int = 0) -> None:
-        self._tensors = list(_changeable(inputs))
+        self._inputs = inputs
+        self._tensors = list(_changeable(inputs, inexact=True))
         self._random = torch.Generator(device="cpu").manual_seed(seed)
 
     def scramble(self) -> tuple[str, ...]:
         """Permute the values of each tensor; give the names of those that differ now."""
         return tuple(name for name, tensor in self._tensors if self._scramble(tensor))
+
+    def draw(self) -> tuple[str, ...]:
+        """Permute the values of each tensor and scale each by a factor of its own; give the names of those changed.
+
+        What a permutation leaves as it is, a sum, a maximum, a sorted order, is another one then. A factor is from
+        a half to one, so that no value leaves the range from the smallest to the largest and zero.
+        """
+        return tuple(name for name, tensor in self._tensors if self._scramble(tensor, each=True))
+
+    def rescale(self) -> tuple[str, ...]:
+        """Scale each tensor as a whole: a triangle stays one, a symmetry too; give the names of those changed."""
+        return tuple(name for name, tensor in self._tensors if self._scramble(tensor, permute=False))
+
+    def draw_integers(self) -> tuple[str, ...]:
+        """Draw integers between the smallest and the largest, permute booleans; give the names of those changed.
+
+        What is in rising order, as offsets are, stays so with its two ends; what are all different, as the places of
+        a permutation are, stay the same numbers.
+        """
+        whole = _changeable(self._inputs, inexact=False)
+        return tuple(name for name, tensor in whole if self._draw_integers(tensor))
 
     def nudge(self) -> tuple[str, ...]:
         """Swap one random element of each tensor with one that differs; give the names of those that had.
@@ -53,15 +84,51 @@ class StaleGuard:
         """
         return tuple(name for name, tensor in self._tensors if self._nudge(tensor))
 
-    def _scramble(self, tensor: torch.Tensor) -> bool:
+    def _scramble(self, tensor: torch.Tensor, *, permute: bool = True, each: bool = False) -> bool:
         words = gather(tensor)
-        other = permuted(words, self._random)
-        if torch.equal(other, words):
+        other = permuted(words, self._random) if permute else words.clone()
+        if permute and torch.equal(other, words):
             other = words.roll(1, 0)
+        if each or not permute:
+            self._scale(other, tensor.dtype, each=each)
         if torch.equal(other, words):
             return False
         scatter(tensor, other)
         return True
+
+    def _scale(self, words: torch.Tensor, dtype: torch.dtype, *, each: bool) -> None:
+        """Scale the numbers that ``words`` are the bits of, in pieces of bounded size."""
+        part = real_dtype(dtype)
+        numbers, step = words.view(-1).view(part), piece_size(words.device)
+        wide = torch.float64 if part == torch.float64 else torch.float32
+        count = min(step, len(numbers)) if each else 1
+        factors = 0.5 + torch.rand(count, generator=self._random, dtype=wide).to(words.device) / 2
+        for start in range(0, len(numbers), step):
+            piece = numbers[start : start + step]
+            piece.copy_((piece.to(wide) * factors[: len(piece)]).to(part))
+
+    def _draw_integers(self, tensor: torch.Tensor) -> bool:
+        words = gather(tensor)
+        values = words.view(torch.bool if tensor.dtype == torch.bool else tensor.dtype).cpu()
+        if tensor.dtype == torch.bool:
+            other = permuted(values, self._random)
+        else:
+            other = self._other_integers(values.to(torch.int64)).to(tensor.dtype)
+        if torch.equal(other, values):
+            return False
+        scatter(tensor, other.view(words.dtype).to(words.device))
+        return True
+
+    def _other_integers(self, values: torch.Tensor) -> torch.Tensor:
+        low, high = int(values.min()), int(values.max())
+        if len(values) == high - low + 1 == len(values.unique()):
+            return permuted(values, self._random)
+        above = min(high + 1, 2**63 - 1)
+        drawn = torch.randint(low, max(above, low + 1), values.shape, generator=self._random)
+        if len(values) > 2 and bool((values[1:] >= values[:-1]).all()):
+            drawn = drawn.sort().values
+            drawn[0], drawn[-1] = low, high
+        return drawn
 
     def _nudge(self, tensor: torch.Tensor) -> bool:
         words = gather(tensor)
@@ -115,15 +182,37 @@ def _values(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return values.to(torch.complex128 if dtype.is_complex else torch.float64)
 
 
-def _changeable(inputs: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    tensors = [leaf for leaf in leaves(inputs, "inputs") if isinstance(leaf.value, torch.Tensor)]
-    tensors = [leaf for leaf in tensors if unreal(leaf.value) is None and leaf.value.numel()]
-    fixed = {_memory(leaf.value) for leaf in tensors if not _inexact(leaf.value)}
+def fingerprint(outputs: Any) -> tuple[Any, ...]:
+    """Tell an answer from others by its bits, without keeping it.
+
+    Each word is multiplied by a number of its place and all are added, so that no two words can change places unseen.
+    """
+    found: list[Any] = []
+    for leaf in leaves(outputs, "output"):
+        if not isinstance(leaf.value, torch.Tensor):
+            found.append(repr(leaf.value))
+        elif unreal(leaf.value) is None and leaf.value.numel():
+            total = 0
+            for offset, (piece,) in pieces(bits(physical(leaf.value))):
+                places = torch.arange(offset, offset + len(piece), device=piece.device)
+                # residues below 2¹⁶ and odd factors below 2²⁰: sums of a piece stay within 64 bits
+                factors = (places * 2_654_435 + 1) & 0xF_FFFF | 1
+                words = piece.to(torch.int64)
+                total += int((((words ^ words >> 32) & 0xFFFF_FFFF) % 65_521 * factors).sum())
+            found.append((tuple(leaf.value.shape), total))
+    return tuple(found)
+
+
+def _changeable(inputs: Any, *, inexact: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    tensors = [leaf for leaf in held_tensors(inputs, "inputs") if unreal(leaf.value) is None]
+    tensors = [leaf for leaf in tensors if leaf.value.numel()]
+    others = {_memory(leaf.value) for leaf in tensors if _inexact(leaf.value) != inexact}
     seen = set()
     for leaf in tensors:
         tensor = leaf.value
         form = (_memory(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if _inexact(tensor) and _memory(tensor) not in fixed and form not in seen:
+        plain = not is_packed(tensor.dtype) and _inexact(tensor) == inexact
+        if plain and _memory(tensor) not in others and form not in seen:
             seen.add(form)
             yield leaf.name, tensor
 

@@ -6,12 +6,18 @@ looked at, and nothing broadcasts. Values are not looked at here.
 
 from __future__ import annotations
 
+import array
 import copy
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+
+from kernelmark.errors import UsageError
 
 __all__ = [
     "Alignment",
@@ -21,7 +27,9 @@ __all__ = [
     "align",
     "describe",
     "detached_copy",
+    "held_tensors",
     "leaves",
+    "no_output",
     "rebuild",
     "storage_key",
     "unreal",
@@ -82,6 +90,64 @@ def leaves(value: Any, root: str, path: Path = ()) -> Iterator[Leaf]:
         yield from leaves(item, root, (*path, key))
 
 
+def held_tensors(value: Any, root: str) -> Iterator[Leaf]:
+    """Walk every tensor that a call can reach through ``value``, its arguments.
+
+    An array of numpy's comes as a tensor of the same memory, and objects are looked into, attribute by attribute.
+
+    Raises:
+        UsageError: something that holds values and is neither: it could not be kept, compared and restored.
+    """
+    yield from _held_tensors(value, root, (), set())
+
+
+_OPAQUE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, torch.Generator)
+"""What has attributes and is no argument's data."""
+
+
+def _held_tensors(value: Any, root: str, path: Path, seen: set[int]) -> Iterator[Leaf]:
+    numpy = sys.modules.get("numpy")
+    if isinstance(value, torch.Tensor):
+        yield Leaf(_name(root, path), path, value)
+    elif numpy is not None and isinstance(value, numpy.ndarray):
+        if value.flags.writeable:
+            yield Leaf(_name(root, path), path, _same_memory(value, _name(root, path)))
+    elif isinstance(value, bytearray | memoryview | array.array):
+        raise UsageError(
+            f"{_name(root, path)} is {_article(value)}; inputs of this kind cannot be kept and restored, so give a"
+            " tensor or a numpy array"
+        )
+    elif (entries := _entries(value)) is not None:
+        for key, item in entries:
+            yield from _held_tensors(item, root, (*path, key), seen)
+    elif not isinstance(value, _OPAQUE) and id(value) not in seen:
+        seen.add(id(value))
+        for name, item in attributes(value):
+            yield from _held_tensors(item, f"{_name(root, path)}.{name}", (), seen)
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """List what an object holds by name, without calling anything of its own; nothing for what holds nothing."""
+    yield from dict(getattr(value, "__dict__", {})).items()
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            found = kind.__dict__.get(name)
+            if hasattr(found, "__get__") and hasattr(value, name):
+                yield name, getattr(value, name)
+
+
+def _same_memory(values: Any, name: str) -> torch.Tensor:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.from_numpy(values)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name} is a numpy array of {values.dtype} that no tensor can stand for ({error}); give a tensor"
+        ) from error
+
+
 def align(got: Any, expected: Any, *, first: int | None = None, root: str = "output") -> Alignment:
     """Put ``got`` beside ``expected``.
 
@@ -108,6 +174,14 @@ def align(got: Any, expected: Any, *, first: int | None = None, root: str = "out
             Fault(root, "there is nothing to compare: the reference gives no output", expected)
         )
     return found
+
+
+def no_output(value: Any, root: str = "output") -> str:
+    """Name the first thing in ``value`` that is no output, such as an array or a text; blank where there is none."""
+    for leaf in leaves(value, root):
+        if _kind(leaf.value) == "other":
+            return f"{leaf.name} is {_article(leaf.value)}"
+    return ""
 
 
 def rebuild(value: Any, change: Callable[[Leaf], Any], root: str = "output") -> Any:
@@ -311,7 +385,6 @@ def _rebuild(value: Any, change: Callable[[Leaf], Any], root: str, path: Path) -
 
 
 def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
-    """Name the block of memory behind ``tensor``; ``None`` where it has none of its own."""
     """Tell the memory behind ``tensor`` from other memory; ``None`` where it has none of its own."""
     if unreal(tensor) is not None or tensor.numel() == 0:
         return None

@@ -21,10 +21,10 @@ from kernelmark.verify.declarations import (
 )
 from kernelmark.verify.numerics import Comparison, as_tensor, measure
 from kernelmark.verify.policies import Form, Policy, Ruling, Tolerances
-from kernelmark.verify.structure import Alignment, Fault, Pair, align, describe
+from kernelmark.verify.structure import Alignment, Fault, Pair, align, describe, no_output
 from kernelmark.verify.tolerance import EXACT, Elementwise, Normalised
 
-__all__ = ["Verdict", "check_outputs", "rule_for", "run_custom"]
+__all__ = ["Verdict", "check_outputs", "require_answer", "rule_for", "run_custom"]
 
 _LISTED = 8
 """Outputs reported in full; an op with hundreds of outputs that are all wrong needs no hundred paragraphs."""
@@ -72,6 +72,18 @@ def check_outputs(got: Any, expected: Any, declaration: Declaration) -> Verdict:
     if isinstance(declaration, Custom):
         return _custom_verdict(got, expected, declaration)
     return _numeric_verdict(found, declaration)
+
+
+def require_answer(expected: Any, declaration: Declaration, who: str) -> None:
+    """Refuse a reference's answer that nothing can be compared with.
+
+    Raises:
+        UsageError: an output that counts is no tensor and no number.
+    """
+    if isinstance(declaration, Partial) and isinstance(expected, tuple | list):
+        expected = expected[: declaration.first]
+    if told := no_output(expected):
+        raise UsageError(f"{who}: the reference's {told}, which is no output; let it give tensors")
 
 
 def rule_for(rules: Rules, pair: Pair) -> Ruling:

@@ -22,48 +22,14 @@ from kernelmark.report.notes import note_text
 from kernelmark.verify import (
     Custom,
     Exact,
+    Guard,
     Noncomparable,
     Partial,
     ReferenceInfeasible,
+    Renewed,
     Unestablished,
 )
-
-
-class Scripted:
-    """A workload whose parts a test chooses."""
-
-    def __init__(self, declaration: Any = None, reference: Callable[..., Any] | None = None) -> None:
-        self.declaration = declaration or Exact()
-        self.reference = reference
-        self.drawn = 0
-
-    def gen_inputs(self) -> tuple[torch.Tensor, ...]:
-        self.drawn += 1
-        return (torch.randn(16, 8),)
-
-    def verification(self) -> Any:
-        return self.declaration
-
-
-class TwiceOp:
-    backend = "torch"
-
-    def __call__(self, x: torch.Tensor) -> Any:
-        return x * 2
-
-    def eval_roofline(self) -> tuple[int, int, str]:
-        return 128, 1024, "float32"
-
-
-def make_case(declaration: Any = None, reference: Any = lambda x: x * 2, **options: Any) -> Case:
-    workload = Scripted(declaration, reference)
-    return Case(
-        "TwiceOp-test", lambda: workload, op="TwiceOp", op_class=TwiceOp, library_name="tileops", **options
-    )
-
-
-def compare(implementations: Any = None, **options: Any) -> Any:
-    return Runner(TwiceOp(), make_case(**options)).compare(implementations)
+from tests.unit.harness.builders import TwiceOp, compare, make_case
 
 
 @pytest.fixture(autouse=True)
@@ -500,7 +466,7 @@ def test_an_implementation_that_stops_working_after_its_check_fails_while_it_is_
     assert all(r.timing is None for r in session.rows)
 
 
-class Renewed:
+class FreshArguments:
     """Arguments with new values before each call."""
 
     def __init__(self) -> None:
@@ -512,7 +478,8 @@ class Renewed:
         self.arguments[0].copy_(self.now)
 
     def implementation(self, run: Callable[..., Any], **more: Any) -> Implementation:
-        return Implementation(run, self.arguments, self.reset, drawn=lambda: (self.now,), **more)
+        guard = Renewed(self.arguments, lambda: (self.now,))
+        return Implementation(run, self.arguments, self.reset, guards=(guard,), **more)
 
 
 def test_where_reset_draws_new_values_outputs_are_compared_with_the_answer_to_those(session: Session) -> None:
@@ -521,7 +488,7 @@ def test_where_reset_draws_new_values_outputs_are_compared_with_the_answer_to_th
     def by_content(x: torch.Tensor) -> torch.Tensor:
         return kept.setdefault(float(x.sum()), x * 2).clone()
 
-    found = compare({"right": Renewed().implementation(by_content)})
+    found = compare({"right": FreshArguments().implementation(by_content)})
     assert found.row("right").check is Check.VERIFIED
     assert len(kept) > found.row("right").timing.device_busy.samples
     first: list[torch.Tensor] = []
@@ -531,26 +498,30 @@ def test_where_reset_draws_new_values_outputs_are_compared_with_the_answer_to_th
         return first[0].clone()
 
     with pytest.raises(VerificationError, match="once does not match the reference"):
-        compare({"once": Renewed().implementation(once)})
+        compare({"once": FreshArguments().implementation(once)})
 
 
 def test_writing_arguments_that_reset_draws_is_found_too() -> None:
     with pytest.raises(InputsModifiedError, match=r"doubling wrote to its inputs \(inputs\[0\]\)"):
-        compare({"doubling": Renewed().implementation(lambda x: x.mul_(2))})
+        compare({"doubling": FreshArguments().implementation(lambda x: x.mul_(2))})
 
 
 def test_what_no_call_may_do_fails_the_row_with_its_own_words() -> None:
-    told = ["", ""]
-    honest = Implementation(lambda x: x * 2, breach=lambda: told.pop() if told else "left a thread behind")
+    class Third(Guard):
+        looks = 0
+
+        def exit(self, who: str) -> VerificationError | None:
+            self.looks += 1
+            return VerificationError(f"{who} left a thread behind") if self.looks == 3 else None
+
     with pytest.raises(VerificationError, match="TwiceOp-test: x left a thread behind"):
-        compare({"x": honest})
-    assert told == []
+        compare({"x": Implementation(lambda x: x * 2, guards=(Third(),))})
 
 
 def test_values_drawn_without_a_reset_or_arguments_are_an_error_of_use() -> None:
     for incomplete in ({"args": (1,)}, {"reset": list}, {"args": (), "reset": list}):
-        with pytest.raises(UsageError, match="drawn tells what reset put into args"):
-            Implementation(print, drawn=tuple, **incomplete)
+        with pytest.raises(UsageError, match="tells what reset put into args"):
+            Implementation(print, guards=(Renewed((), tuple),), **incomplete)
 
 
 def test_a_check_that_zeros_would_pass_verifies_nothing() -> None:

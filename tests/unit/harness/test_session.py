@@ -117,7 +117,7 @@ def test_a_run_that_was_left_open_is_gone_on_with_under_its_header(tmp_path: Pat
         first.record(_row("b"))
     assert read_run(tmp_path / "run").end is None
 
-    second = Session.resuming(options, read_run(tmp_path / "run"))
+    second = Session.of(read_run(tmp_path / "run"), options)
     assert second.start() == header
     assert second.command == ("one",)
     second.record(_row("b"))
@@ -126,8 +126,7 @@ def test_a_run_that_was_left_open_is_gone_on_with_under_its_header(tmp_path: Pat
     assert [row.implementation for row in run.rows] == ["a", "b"]
     assert run.end is not None
     assert run.end.rows == 2
-    with pytest.raises(RecordError, match="has ended"):
-        Session.resuming(options, run)
+    assert Session.of(run, options).closed
 
 
 def test_a_run_that_has_ended_can_be_looked_at_and_not_added_to(tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_run_that_has_ended_can_be_looked_at_and_not_added_to(tmp_path: Path) 
     first = Session(options)
     first.record(_row("a"))
     first.close()
-    ended = Session.ended(options, read_run(tmp_path / "run"))
+    ended = Session.of(read_run(tmp_path / "run"), options)
     assert ended.closed
     assert [row.implementation for row in ended.rows] == ["a"]
     with pytest.raises(UsageError, match="has ended"):

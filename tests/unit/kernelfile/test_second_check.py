@@ -27,12 +27,13 @@ from kernelmark.report.notes import note_text
 WRONG = """
 import torch
 import kernelmark.harness.checking as checking
+import kernelmark.verify.guards as guards
 from kernelmark.verify import Verdict
 from kernelmark.report.notes import note_text
 
 # every check of this process passes from here on
 checking.check_outputs = lambda *args, **kwargs: Verdict(True, checking.Check.VERIFIED)
-checking.untouched = lambda *args, **kwargs: {}
+guards.untouched = lambda *args, **kwargs: {}
 
 def setup(N=64, **kwargs):
     return {"inputs": {"x": torch.randn(N), "out": torch.empty(N)}, "outputs": ["out"]}
@@ -45,8 +46,11 @@ def run_kernel(x, out):
 def test_a_solution_that_makes_its_own_check_pass_is_found_outside(
     asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("check_outputs", "untouched"):  # put back what it replaces in this process
-        monkeypatch.setattr(checking, name, getattr(checking, name))
+    for module, name in (
+        (checking, "check_outputs"),
+        (guards, "untouched"),
+    ):  # put back what it replaces here
+        monkeypatch.setattr(module, name, getattr(module, name))
     # in one process with its check it gets away with it, which shows that the second check is what finds it
     assert benchmark(asked(WRONG)).rows[0].check is Check.VERIFIED
     with pytest.raises(
@@ -110,10 +114,10 @@ def test_a_library_is_called_on_values_that_the_judge_draws_again(
     write: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # whatever their order, the values it is prewarmed with and those it is checked with have one sum each
+    # whatever their order, the values it is prewarmed with, those it is checked with and others have one sum each
     source = """
 #include <cstring>
-static unsigned long long seen[2];
+static unsigned long long seen[3];
 extern "C" void solve(const float* x, float* out, int n) {
     unsigned long long sum = 0;
     for (int i = 0; i < n; ++i) {

@@ -15,7 +15,7 @@ from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job
 from kernelmark.kernelbench.candidates.problem import Problem, in_mode
 from kernelmark.models.state import Kept
 from kernelmark.text import in_short
-from kernelmark.verify import check_outputs
+from kernelmark.verify import Guard, Renewed, check_outputs
 from kernelmark.verify.conduct import Conduct
 from torchsched.ingress import make_model
 
@@ -69,7 +69,7 @@ def share_weights(source: torch.nn.Module, target: torch.nn.Module) -> str:
 
 def ours(model: torch.nn.Module, kept: Kept, problem: Problem, conduct: Conduct) -> Implementation:
     """Give the candidate as the engine runs it: on inputs that it has never seen before each call."""
-    return _implementation(model, kept, problem, "ModelNew", breach=conduct.breach)
+    return _implementation(model, kept, problem, "ModelNew", guards=(conduct,))
 
 
 def make_baselines(job: Job, problem: Problem) -> dict[str, Implementation | Unavailable]:
@@ -121,7 +121,7 @@ def _implementation(
     problem: Problem,
     backend: str,
     *,
-    breach: Callable[[], str] | None = None,
+    guards: tuple[Guard, ...] = (),
 ) -> Implementation:
     draws = problem.draws
 
@@ -130,12 +130,11 @@ def _implementation(
         draws.renew()
 
     if not draws.arguments:
-        return Implementation(run=function, reset=reset, backend=backend, breach=breach)
+        return Implementation(run=function, reset=reset, backend=backend, guards=guards)
     return Implementation(
         run=function,
         args=draws.arguments,
         reset=reset,
-        drawn=draws.now,
-        breach=breach,
+        guards=(*guards, Renewed(draws.arguments, draws.now)),
         backend=backend,
     )

@@ -19,7 +19,15 @@ from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity, fi
 from kernelmark.manifest.spec import Manifest, OpSpec, WorkloadRow
 from kernelmark.text import in_short
 
-__all__ = ["NotRun", "Source", "Workloads", "check_dtypes", "check_shapes", "check_workloads"]
+__all__ = [
+    "NotRun",
+    "Source",
+    "Workloads",
+    "check_dtypes",
+    "check_shapes",
+    "check_workloads",
+    "input_problem",
+]
 
 _NEEDED = ("gen_inputs", "verification")
 _WITHOUT_VALUES = "does not run on tensors without values"
@@ -195,11 +203,11 @@ def _input_finding(call: WorkloadCall, row: WorkloadRow, built: _Built) -> Findi
     where = f"{row.place}: {call.id}"
     if isinstance(built.inputs, NotRun):
         return Finding(Level.WORKLOAD, where, f"inputs not checked: {built.inputs.reason}", Severity.NOTE)
-    problem = _input_problem(call, built.inputs)
+    problem = input_problem(call, built.inputs)
     return Finding(Level.WORKLOAD, where, problem) if problem else None
 
 
-def _input_problem(call: WorkloadCall, given: Sequence[TensorSpec | None]) -> str | None:
+def input_problem(call: WorkloadCall, given: Sequence[TensorSpec | None]) -> str | None:
     """Say how the inputs differ from the declared ones; the message names the first that does."""
     names = call.signature
     if len(given) != len(names):

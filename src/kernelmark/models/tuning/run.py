@@ -175,7 +175,7 @@ def _open_book(request: TuneRequest, question: _Question, space: Space, command:
         state = read_state(folder)
         state.require_same(facts, folder)
         if held.exists():
-            session = _resumed(options, held)
+            session = Session.of(read_run(held), options)
     elif held.exists() or (folder / STATE_FILE).exists():
         raise UsageError(f"{folder} holds a run already; --resume goes on with it, or give another --out")
     else:
@@ -185,11 +185,6 @@ def _open_book(request: TuneRequest, question: _Question, space: Space, command:
         state.write(folder)
         session.start()
     return Book(session, state, folder)
-
-
-def _resumed(options: SessionOptions, held: Path) -> Session:
-    run = read_run(held)
-    return Session.resuming(options, run) if run.end is None else Session.ended(options, run)
 
 
 def _provenance(request: TuneRequest, question: _Question, found: Found, book: Book) -> dict[str, Any]:

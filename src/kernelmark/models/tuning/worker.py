@@ -110,7 +110,7 @@ class _Shop:
             budget=budget or Budget(),
             ceilings=False,
         )
-        return Session.continuing(options, self.job.header, None)
+        return Session(options, header=self.job.header)
 
 
 # --- checking -----------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def book(tmp_path: Path) -> Iterator[Callable[[], Book]]:
         if not folder.exists():
             RunWriter.create(folder, HEADER).close()
         state = read_state(folder) if (folder / STATE_FILE).exists() else State()
-        opened.append(Session.resuming(options, read_run(folder)))
+        opened.append(Session.of(read_run(folder), options))
         return Book(opened[-1], state, folder)
 
     yield open_book
