@@ -23,6 +23,7 @@ from kernelmark.kernelfile.second_check import compare_answers, leave_answers, r
 from kernelmark.kernelfile.solutions import Ready
 from kernelmark.records import Check
 from kernelmark.report.notes import note_text
+from kernelmark.verify import guards
 
 WRONG = """
 import torch
@@ -46,10 +47,7 @@ def run_kernel(x, out):
 def test_a_solution_that_makes_its_own_check_pass_is_found_outside(
     asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in (
-        (checking, "check_outputs"),
-        (guards, "untouched"),
-    ):  # put back what it replaces here
+    for module, name in ((checking, "check_outputs"), (guards, "untouched")):  # put back what it replaces
         monkeypatch.setattr(module, name, getattr(module, name))
     # in one process with its check it gets away with it, which shows that the second check is what finds it
     assert benchmark(asked(WRONG)).rows[0].check is Check.VERIFIED
