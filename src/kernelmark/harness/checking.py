@@ -9,7 +9,7 @@ shows nothing: other values are tried, and where none makes a difference nothing
 from __future__ import annotations
 
 import traceback as tracebacks
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from kernelmark.errors import (
     VerificationError,
 )
 from kernelmark.harness.implementation import Implementation, Unavailable
+from kernelmark.harness.other_values import OtherValues, run_once
 from kernelmark.harness.plan import Plan, Planned
 from kernelmark.records import Check, ControlResult, OutputCheck
 from kernelmark.text import first_line, in_short
@@ -32,7 +33,6 @@ from kernelmark.verify import (
     OwnedOutputs,
     Settings,
     SharedInputs,
-    StaleGuard,
     Verdict,
     apart_from,
     check_outputs,
@@ -135,7 +135,7 @@ class Watch:
         for guard in self.guards:
             guard.enter()
         try:
-            outputs = _run_once(self.implementation, self.plan.case.inputs, self.device)
+            outputs = run_once(self.implementation, self.plan.case.inputs, self.device)
         except Exception as raised:  # noqa: BLE001 - whatever a candidate raises becomes its row
             error = raised
             finding = finding.failing(self._raised(raised), cause=raised)
@@ -143,8 +143,9 @@ class Watch:
             return self.look(finding), outputs
         except KernelmarkError:
             raise
-        except Exception:
-            # an error that stays on the device: what the call raised is the cause, and its row says so
+        except (
+            Exception
+        ):  # an error stays on the device: what the call raised is the cause, and its row says so
             if error is None:
                 raise
             return finding, outputs
@@ -369,7 +370,7 @@ def _check_with_other_values(watch: Watch, finding: Finding) -> Finding:
     What these calls return need not make sense to the op, and is only told from its answer. They give a wrong
     cache something wrong to remember.
     """
-    changes = _OtherValues(watch)
+    changes = OtherValues(watch.implementation, watch.plan.case, watch.shared.kept, watch.device)
     checked = None
     for kind in changes.kinds:
         before = changes.call(kind)
@@ -385,65 +386,6 @@ def _check_with_other_values(watch: Watch, finding: Finding) -> Finding:
         return checked.noting(refused) if refused else checked
     why = refused or "it gives the same answer when its inputs hold other values"
     return replace(checked, check=Check.UNVERIFIED, note=f"nothing shows that the answer was computed: {why}")
-
-
-class _OtherValues:
-    """Calls on other values, and what they gave.
-
-    Attributes:
-        must_tell: Whether an answer that stays the same says something: what runs on values of its own, or resets
-            them, does not see others.
-        refused: What calls raised.
-    """
-
-    def __init__(self, watch: Watch) -> None:
-        implementation, case = watch.implementation, watch.plan.case
-        self._watch = watch
-        self._private = InputGuard(implementation.args or ())
-        self._stale = StaleGuard((case.inputs, implementation.args or ()), seed=case.seed)
-        seen = watch.shared.kept if implementation.args is None else self._private
-        self.must_tell = implementation.reset is None and seen.holds_values
-        self.refused: list[str] = []
-
-    @property
-    def kinds(self) -> tuple[Callable[[], tuple[str, ...]], ...]:
-        """Ways to change values; the second and third are for an answer that the one before left as it was."""
-        stale = self._stale
-        return (stale.draw, stale.rescale, stale.draw_integers) if self.must_tell else (stale.draw,)
-
-    def call(self, kind: Callable[[], tuple[str, ...]]) -> tuple[Any, ...] | None:
-        """Call on other values and then on two that changed places; give what the first call gave.
-
-        ``None`` where no value is of this kind, or the call raised.
-        """
-        given = self._call_once(kind)
-        if given is not None:
-            self._call_once(self._stale.nudge)
-        return given
-
-    def _call_once(self, change: Callable[[], tuple[str, ...]]) -> tuple[Any, ...] | None:
-        watch = self._watch
-        try:
-            if not change():
-                return None
-            return fingerprint(_run_once(watch.implementation, watch.plan.case.inputs, watch.device))
-        except Exception as error:  # noqa: BLE001 - an op may refuse values that were only changed
-            self.refused.append(
-                f"it was not called on other values first: it raised {in_short(error)} on them"
-            )
-            return None
-        finally:
-            watch.shared.kept.restore()
-            self._private.restore()
-
-
-def _run_once(implementation: Implementation, inputs: tuple[Any, ...], device: Device) -> Any:
-    if implementation.reset is not None:
-        implementation.reset()
-    run: Callable[..., Any] = implementation.run
-    outputs = run(*(inputs if implementation.args is None else implementation.args))
-    device.synchronize()
-    return outputs
 
 
 def _summary(verdict: Verdict) -> str:
