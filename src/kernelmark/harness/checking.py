@@ -143,9 +143,7 @@ class Watch:
             return self.look(finding), outputs
         except KernelmarkError:
             raise
-        except (
-            Exception
-        ):  # an error stays on the device: what the call raised is the cause, and its row says so
+        except Exception:  # an error that stays on the device: its row names what the call raised
             if error is None:
                 raise
             return finding, outputs
