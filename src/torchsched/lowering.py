@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelmark.errors import KernelmarkError, ModelLoweringError
-from torchsched.bindings import Context, Module, bindings
+from torchsched.bindings import Context, Module, Operation, bindings
 from torchsched.descriptors.functions import find_function
 from torchsched.descriptors.parameters import fill_in_text
 from torchsched.descriptors.passes import check_passes
 from torchsched.descriptors.schedule import Schedule
 from torchsched.descriptors.steps import PassStep, Step, TransformFileStep, TransformStep
-from torchsched.failures import Stage, captured_stderr, failure
+from torchsched.failures import Stage, captured_stderr, failure, source_in
 from torchsched.in_place import allowed
 from torchsched.interpreter import TransformError, apply_sequence
 from torchsched.results import results_to_arguments, unread_arguments
@@ -96,13 +96,16 @@ def lower(
     unread = unread_arguments(module)
     tell = _tell(observer, module)
     tell(RESULTS_STEP)
-    for step in schedule.steps:
-        if _holds(step, module):
-            on_step(f"{Stage.LOWER}: {_said_of(step)}")
-            _run(step, module, target)
-            tell(step.name)
-    operations = _operations(module)
-    _require_lowered(operations, schedule)
+    try:
+        for step in schedule.steps:
+            if _holds(step, module):
+                on_step(f"{Stage.LOWER}: {_said_of(step)}")
+                _run(step, module, target)
+                tell(step.name)
+        operations = _operations(module)
+        _require_lowered(operations, module, schedule)
+    except ModelLoweringError as error:
+        raise _named(error, imported) from error.__cause__
     return Lowered(
         context=imported.context,
         module=module,
@@ -205,7 +208,7 @@ def _operations(module: Module) -> frozenset[str]:
     return frozenset(_OPERATION.findall(text.partition("\n{-#")[0]))
 
 
-def _require_lowered(operations: frozenset[str], schedule: Schedule) -> None:
+def _require_lowered(operations: frozenset[str], module: Module, schedule: Schedule) -> None:
     """Refuse what LLVM cannot take, and say what it is: translating it would only say that it is not registered."""
     left = sorted(name for name in operations if name.partition(".")[0] not in _LEFT)
     if left:
@@ -215,4 +218,27 @@ def _require_lowered(operations: frozenset[str], schedule: Schedule) -> None:
             f"{' and others' if len(left) > 6 else ''}; a schedule ends in the LLVM dialect, as with"
             " '- include: ../lower.yaml'",
             op=left[0],
+            source=_place_of(left[0], module.operation),
         )
+
+
+def _place_of(name: str, operation: Operation) -> str | None:
+    """Find the line in the model of the first operation of this name."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                inner = each.operation
+                found = source_in(str(inner.location)) if inner.name == name else _place_of(name, inner)
+                if found:
+                    return found
+    return None
+
+
+def _named(error: ModelLoweringError, imported: Imported) -> ModelLoweringError:
+    """Name what the model asked for in the line of which a step cannot lower what it became."""
+    operators = imported.operators.get(error.source or "", ())
+    if not operators or not error.op:
+        return error
+    shown = f"{', '.join(operators[:6])}{' and others' if len(operators) > 6 else ''}"
+    text = str(error).removeprefix(f"{error.source}: ")
+    return ModelLoweringError(f"{text}\nit was made for: {shown}", op=error.op, source=error.source)

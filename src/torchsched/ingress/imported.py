@@ -6,7 +6,7 @@ exports nor lowers anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,8 @@ class Imported:
     Those that the model writes are copies, so that nothing that runs later changes them."""
     inputs: InputTree = field(repr=False)
     outputs: OutputTree = field(repr=False)
+    operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """The operations of each line of the model, which is the location of what they became: ``file:line``."""
 
     @property
     def uses_tm_tensor(self) -> bool:

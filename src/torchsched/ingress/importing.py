@@ -15,7 +15,7 @@ from torchsched.failures import Stage, captured_stderr, failure, op_in, source_i
 from torchsched.ingress.exporting import Exported, export_program, place_of
 from torchsched.ingress.functions import Functions
 from torchsched.ingress.imported import Imported, InputTree, OutputTree
-from torchsched.ingress.program import make_plain, name_of, read_inputs, read_outputs
+from torchsched.ingress.program import make_plain, name_of, operators_by_line, read_inputs, read_outputs
 from torchsched.ingress.upstream import mend
 from torchsched.results import ENTRY, entry_of
 from torchsched.signature import CHECKED, Signature
@@ -76,6 +76,7 @@ def _import_exported(
     program = exported.program
     inputs = read_inputs(exported, name, names)
     outputs = read_outputs(program, inputs, name)
+    operators = operators_by_line(program.graph)
     checks = make_plain(program.graph, inputs, outputs.nodes, name, report=report)
     context, module = _to_linalg(program.graph_module, name)
     mend(module)
@@ -91,6 +92,7 @@ def _import_exported(
         inputs.values,
         InputTree(call.in_spec, inputs.leaves),
         OutputTree(call.out_spec, outputs.leaves),
+        operators,
     )
 
 

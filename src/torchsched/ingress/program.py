@@ -32,7 +32,7 @@ from torchsched.ingress.narrow_integers import widen_narrow_integers
 from torchsched.ingress.upstream import refusal_of, rewrite_for_torch_mlir
 from torchsched.signature import Argument, Result, Role, TensorType
 
-__all__ = ["Inputs", "Outputs", "make_plain", "name_of", "read_inputs", "read_outputs"]
+__all__ = ["Inputs", "Outputs", "make_plain", "name_of", "operators_by_line", "read_inputs", "read_outputs"]
 
 _ROLES = {
     InputKind.PARAMETER: Role.PARAMETER,
@@ -190,6 +190,16 @@ def name_of(node: torch.fx.Node) -> str | None:
     if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return str(node.target).removesuffix(".default") if node.op == "call_function" else None
+
+
+def operators_by_line(graph: torch.fx.Graph) -> dict[str, tuple[str, ...]]:
+    """Give the operations of each line of the model, as PyTorch was asked for them; those of no line under ``""``."""
+    found: dict[str, dict[str, None]] = {}
+    for node in graph.nodes:
+        asked = node.meta.get("original_aten") or node.target
+        if node.op == "call_function" and node.target is not operator.getitem:
+            found.setdefault(place_of(node) or "", {})[str(asked).removesuffix(".default")] = None
+    return {line: tuple(operators) for line, operators in found.items()}
 
 
 # --- the graph --------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ fails once torch-mlir is right there, so that the entry can go. Knows fx nodes, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import torch
-from torch._decomp import get_decompositions
 
 from torchsched.bindings import Module, bindings
 
@@ -46,8 +46,6 @@ def refusal_of(node: torch.fx.Node) -> str | None:
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Give what operations are made of that torch-mlir does not have, or takes apart wrong."""
     return {
-        # Of fold: torch-mlir pads by less than nothing.
-        **get_decompositions([aten.col2im.default]),
         aten.rrelu_with_noise.default: _rrelu,
         aten.rrelu_with_noise_functional.default: lambda x, noise, *rest, **named: (
             _rrelu(x, noise, *rest, **named),
@@ -81,16 +79,6 @@ def _count_axis_from_the_front(node: torch.fx.Node) -> None:
         given = node.args[place]
         if argument.name == "dim" and isinstance(given, int) and given < 0:
             node.update_arg(place, given + value.dim())
-
-
-def _full(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
-    # Of a tensor that is only its shape here, torch-mlir would keep the memory.
-    value = node.meta["val"]
-    return graph.call_function(
-        aten.full.default,
-        (list(value.shape), node.args[1]),
-        {"dtype": value.dtype, "pin_memory": False},
-    )
 
 
 def _truth(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
@@ -245,20 +233,56 @@ def _negative(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | Non
 
 
 def _whole_quotient(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
-    # Of whole numbers and one number: by way of float64, exact to 2^53.
+    # Of whole numbers: by way of float64, exact to 2^53, where the quotient is rounded down or the divisor is a number.
     value, divisor = node.meta["val"], node.args[1]
-    if value.is_floating_point() or not isinstance(divisor, int) or isinstance(divisor, bool):
-        return None
-    full = _made(
-        graph,
-        node,
-        aten.full.default,
-        (list(value.shape), divisor),
-        torch.empty_like(value, memory_format=torch.contiguous_format),
-    )
-    full.kwargs = {"dtype": value.dtype, "pin_memory": False}
     mode = "floor" if node.target is aten.floor_divide.default else node.kwargs.get("rounding_mode")
-    return graph.call_function(aten.div.Tensor_mode, (node.args[0], full), {"rounding_mode": mode})
+    if value.is_floating_point() or mode is None or isinstance(divisor, float | bool):
+        return None
+    like = torch.empty_like(value, memory_format=torch.contiguous_format)
+
+    def made(target: Any, *args: Any, dtype: torch.dtype = value.dtype) -> torch.fx.Node:
+        return _made(graph, node, target, args, like.to(dtype))
+
+    if not isinstance(divisor, torch.fx.Node):
+        divisor = made(aten.full.default, list(value.shape), divisor)
+        divisor.kwargs = {"dtype": value.dtype, "pin_memory": False}
+    elif any(each.meta["val"].dtype is torch.bool for each in (node.args[0], divisor)):  # type: ignore[union-attr]
+        return None
+    quotient = made(aten.div.Tensor_mode, node.args[0], divisor)
+    quotient.kwargs = {"rounding_mode": "trunc"}
+    if mode == "trunc":
+        return quotient
+    back = made(aten.mul.Tensor, quotient, divisor)
+    signs = [made(aten.lt.Scalar, each, 0, dtype=torch.bool) for each in (node.args[0], divisor)]
+    above = made(aten.ne.Tensor, back, node.args[0], dtype=torch.bool)
+    differ = made(aten.ne.Tensor, *signs, dtype=torch.bool)
+    less = made(aten.logical_and.default, above, differ, dtype=torch.bool)
+    return graph.call_function(aten.where.self, (less, made(aten.sub.Tensor, quotient, 1), quotient))
+
+
+def _spread(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # A variance of fewer numbers than are taken off their count: divided by what is below nothing.
+    value, axes = (
+        _tensor(node, 0).meta["val"],
+        _list(node, 1) if len(node.args) > 1 and node.args[1] else None,
+    )
+    count = value.numel() if axes is None else prod(value.shape[axis] for axis in axes)
+    correction: Any = node.kwargs.get("correction")
+    if correction is not None and correction > count:
+        node.kwargs = {**node.kwargs, "correction": count}
+    return None
+
+
+def _softmax(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Of one number without a dimension: the import never ends.
+    tensor = _tensor(node, 0)
+    if tensor.meta["val"].dim():
+        return None
+    wide = _made(graph, node, aten._to_copy.default, (tensor,), node.meta["val"])
+    wide.kwargs = {"dtype": node.meta["val"].dtype}
+    none = _made(graph, node, aten.sub.Tensor, (wide, wide), node.meta["val"])
+    logarithm = node.target is aten._log_softmax.default
+    return graph.call_function(aten.clone.default if logarithm else aten.exp.default, (none,))
 
 
 def _pad(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
@@ -278,7 +302,6 @@ def _pad(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | None]] = {
-    aten.full_like.default: _full,
     aten.any.default: _truth,
     aten.any.dim: _truth,
     aten.any.dims: _truth,
@@ -297,6 +320,10 @@ _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | N
     aten.floor_divide.default: _whole_quotient,
     aten.div.Scalar_mode: _whole_quotient,
     aten.div.Tensor_mode: _whole_quotient,
+    aten._softmax.default: _softmax,
+    aten._log_softmax.default: _softmax,
+    aten.var.correction: _spread,
+    aten.var_mean.correction: _spread,
 }
 
 

@@ -237,7 +237,7 @@ class Loads:
 
     def _picked(self, flat: Value, places: Value, element: Any) -> Value:
         writer = self._writer
-        if str(element) in ("f32", "f64", "i32", "i64"):
+        if str(element) in ("f32", "f64", "i32", "i64") and not _is_part(flat):
             boolean = writer.ir.IntegerType.get_signless(1)
             mask = writer.vector.constant_mask(writer.vector_type(self.width, boolean), [self.width])
             result = writer.vector_type(self.width, element)
@@ -272,6 +272,17 @@ class Loads:
             if axis is not None and access.strides[axis] and by:
                 moved[axis] = self._writer.add(moved.get(axis, 0), by)
         return moved
+
+
+def _is_part(tensor: Value) -> bool:
+    """Whether a tensor is a slice of another: in memory it lies in steps, and LLVM gathers from what has none."""
+    made = tensor.owner
+    while getattr(made, "name", None) in _RESHAPES:
+        made = made.operands[0].owner
+    return getattr(made, "name", None) == "tensor.extract_slice"
+
+
+_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 
 
 def plan_varying(plan: LoopPlan, access: Access) -> Varying:
