@@ -140,7 +140,7 @@ def check(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str, 
         return "eager", "no graph was compiled"
     if _bits(given) != written:
         return "WROTE INPUT" if written == before else "WRONG", "an input has other values after the call"
-    wrong = _difference(got, expected, _in_float64(function, tensors))
+    wrong = difference(got, expected, _in_float64(function, tensors))
     if wrong:
         return "WRONG", wrong
     here, in_eager = _sharing([*_outputs(got), *given]), _sharing([*_outputs(expected), *eager_inputs])
@@ -215,7 +215,7 @@ def _in_float64(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -
         return None
 
 
-def _difference(got: Any, expected: Any, exact: Any) -> str:
+def difference(got: Any, expected: Any, exact: Any) -> str:
     """Say how an answer differs from eager's; nothing if it does not."""
     ours, theirs = _outputs(got), _outputs(expected)
     if len(ours) != len(theirs):
@@ -290,7 +290,7 @@ def _gradients_differ(
         exact = gradients(function, torch.float64)
     except Exception:
         exact = None
-    said = _difference(gradients(compiled), expected, exact)
+    said = difference(gradients(compiled), expected, exact)
     return f"gradient: {said}" if said else ""
 
 
@@ -316,12 +316,12 @@ def run_operator(op: Any, asked: Asked, skip: set[tuple[str, int, str]], channel
             if (name, number, values) in skip:
                 continue
             channel.send((name, number, values))
-            what, text = _checked(op, samples[number], special=values == "nan", backward=backward)
+            what, text = checked(op, samples[number], special=values == "nan", backward=backward)
             channel.send(Finding(name_of(op), name, number, values, what, text))
     channel.send(None)
 
 
-def _checked(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str, str]:
+def checked(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str, str]:
     if name_of(op) in _UNSET:
         return "skipped", "holds whatever lay in memory"
     try:

@@ -19,7 +19,7 @@ pytest.importorskip("torch_mlir")
 
 from torch._dynamo.utils import counters
 
-from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.errors import ModelImportError, UnavailableError, UsageError
 from torchsched import backend as backends
 from torchsched.backend import NAME, Backend, BackendOptions, Direction
 from torchsched.building import build
@@ -251,6 +251,34 @@ def test_what_forward_keeps_for_backward_is_not_copied_if_it_is_an_input(backend
         "3x4xf32"
     ]  # for the answer and for tanh
     assert x.grad is not None
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x.max(-1).values, lambda x: x.sort(-1).values, lambda x: x.topk(2, -1).values]
+)
+def test_gradients_go_where_a_place_says(backend: Backend, function: Callable[..., Any]) -> None:
+    x = torch.randn(2, 8, requires_grad=True)
+    other = x.detach().clone().requires_grad_()
+    torch.compile(function, backend=backend, dynamic=False)(x).square().sum().backward()
+    function(other).square().sum().backward()
+    _close(x.grad, other.grad)
+
+
+def test_a_backward_graph_that_is_not_compiled_names_its_operation(backend: Backend) -> None:
+    x = torch.randn(1, 4, 8, 8, requires_grad=True)
+    out = torch.compile(lambda x: nn.functional.avg_pool2d(x, 2) * 3, backend=backend, dynamic=False)(x)
+    with pytest.raises(ModelImportError, match=r"operation: aten\.avg_pool2d_backward") as raised:
+        out.sum().backward()
+    assert raised.value.op == "aten.avg_pool2d_backward"
+
+
+def test_attention_of_a_batch_lies_as_eagers(backend: Backend) -> None:
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        q = x.view(2, 16, 4, 8).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(q, q, q).transpose(1, 2).reshape(32, 32)
+
+    x = torch.randn(2, 16, 32)
+    _close(torch.compile(attend, backend=backend, dynamic=False)(x), attend(x))
 
 
 def test_an_optimiser_trains_a_compiled_net(backend: Backend) -> None:

@@ -210,6 +210,7 @@ def test_a_pass_that_fails_names_itself_its_line_and_the_operation(tmp_path: Pat
     assert "pass 'one-shot-bufferize{" in str(error)
     assert f"({tmp_path}/s.yaml:2) failed" in str(error)
     assert error.op == "tm_tensor.scan"
+    assert "it was made for: aten.cumsum" in str(error)
 
 
 def test_a_step_of_an_included_file_says_how_it_came_there(tmp_path: Path) -> None:

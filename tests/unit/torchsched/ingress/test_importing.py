@@ -364,6 +364,8 @@ def _branch(x: torch.Tensor) -> torch.Tensor:
     ("function", "op", "problem"),
     [
         (lambda x: torch.special.bessel_j0(x), "aten.special_bessel_j0", "torch-mlir cannot import"),
+        (lambda x: torch.copysign(x, -x), "aten.copysign.Tensor", "torch-mlir cannot import"),
+        (lambda x: x.to(torch.float8_e4m3fn).float(), "aten._to_copy", "float8_e4m3fn cannot be compiled"),
         (lambda x: x.nonzero(), "aten.nonzero", "whose size depends on values"),
         (lambda x: x.unique(), "aten._unique2", "whose size depends on values"),
         (lambda x: x.sum().item(), None, "a number computed from tensors"),

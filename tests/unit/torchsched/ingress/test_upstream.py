@@ -38,8 +38,8 @@ REWRITES: dict[str, tuple[tuple[Any, ...], Callable[..., Any], tuple[torch.Tenso
     "negative pad": ((aten.constant_pad_nd.default,), lambda x: functional.pad(x, (-1, 2, 1, -2)), (ROWS,)),
     "padded transposed convolution": (
         (aten.convolution.default,),
-        lambda x, w: functional.conv_transpose1d(x, w, padding=3),
-        (torch.ones(1, 2, 9), torch.ones(2, 3, 2)),
+        lambda x, w: functional.conv_transpose2d(x, w, None, (5, 2), (2, 3), (4, 1), 1, (2, 1)),
+        (torch.ones(2, 8, 1, 9), torch.ones(8, 16, 1, 3)),
     ),
     "maximum": ((aten.maximum.default,), lambda x: torch.maximum(x, x.flip(1)), (NAN,)),
     "minimum": ((aten.minimum.default,), lambda x: torch.minimum(x, x.flip(1)), (NAN,)),
