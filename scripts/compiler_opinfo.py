@@ -322,6 +322,7 @@ def run_operator(op: Any, asked: Asked, skip: set[tuple[str, int, str]], channel
 
 
 def checked(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str, str]:
+    """Do as :func:`check`, and say of an error what it is."""
     if name_of(op) in _UNSET:
         return "skipped", "holds whatever lay in memory"
     try:

@@ -51,16 +51,10 @@ REWRITES: dict[str, tuple[tuple[Any, ...], Callable[..., Any], tuple[torch.Tenso
         lambda x: (x // 3, torch.div(x, 3, rounding_mode="trunc"), x // (x.abs() + 3)),
         (WHOLE,),
     ),
-    "variance of too few": (
-        (aten.var.correction, aten.var_mean.correction),
-        lambda x: torch.var(x, 1, correction=9),
-        (ROWS,),
-    ),
 }
 
 
 @pytest.mark.spec("L4")
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom")  # PyTorch's, of a variance of too few
 @pytest.mark.parametrize("entry", REWRITES)
 def test_what_is_rewritten_is_right(compiled: Compile, entry: str) -> None:
     _, function, inputs = REWRITES[entry]
@@ -68,7 +62,6 @@ def test_what_is_rewritten_is_right(compiled: Compile, entry: str) -> None:
     assert _right(compiled, function, inputs)
 
 
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom")  # PyTorch's, of a variance of too few
 @pytest.mark.parametrize("entry", REWRITES)
 def test_a_rewrite_is_needed_still(compiled: Compile, entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
     targets, function, inputs = REWRITES[entry]
@@ -182,6 +175,27 @@ def test_an_axis_that_is_counted_from_the_end_still_ends_the_process() -> None:
     )
     assert code is not None
     assert code < 0, "torch-mlir takes such an axis: _count_axis_from_the_front can go"
+
+
+@pytest.mark.spec("L4")
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")  # PyTorch's
+def test_a_variance_of_too_few_is_that_of_eager(compiled: Compile) -> None:
+    def spread(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.var(x, 1, correction=9), *torch.var_mean(x[:, :1], 1)
+
+    torch.testing.assert_close(compiled(spread, ROWS), spread(ROWS), equal_nan=True)
+
+
+def test_a_variance_of_too_few_still_ends_the_process() -> None:
+    code = _ends(
+        """
+        del upstream._REWRITES[torch.ops.aten.var.correction]
+        spread = lambda x: torch.var(x, 1, correction=9)
+        torch.compile(spread, backend="kernelmark-mlir")(torch.ones(4, 6))
+        """
+    )
+    assert code is not None
+    assert code < 0, "torch-mlir divides by nothing, as PyTorch does: the entry can go"
 
 
 def _ends(script: str) -> int | None:
