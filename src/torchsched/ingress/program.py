@@ -186,19 +186,19 @@ def _type_of(node: torch.fx.Node, name: str) -> TensorType:
 
 
 def name_of(node: torch.fx.Node) -> str | None:
-    """Name the operation of a node as torch does, without ``.default``."""
+    """Name the operation of a node, or what it was made of, as torch does, without ``.default``."""
     if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
-    return str(node.target).removesuffix(".default") if node.op == "call_function" else None
+    asked = node.meta.get("original_aten") or node.target
+    return str(asked).removesuffix(".default") if node.op == "call_function" else None
 
 
 def operators_by_line(graph: torch.fx.Graph) -> dict[str, tuple[str, ...]]:
     """Give the operations of each line of the model, as PyTorch was asked for them; those of no line under ``""``."""
     found: dict[str, dict[str, None]] = {}
     for node in graph.nodes:
-        asked = node.meta.get("original_aten") or node.target
-        if node.op == "call_function" and node.target is not operator.getitem:
-            found.setdefault(place_of(node) or "", {})[str(asked).removesuffix(".default")] = None
+        if (name := name_of(node)) is not None:
+            found.setdefault(place_of(node) or "", {})[name] = None
     return {line: tuple(operators) for line, operators in found.items()}
 
 

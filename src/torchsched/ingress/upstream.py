@@ -7,8 +7,8 @@ fails once torch-mlir is right there, so that the entry can go. Knows fx nodes, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from math import prod
 from typing import Any
 
 import torch
@@ -46,12 +46,22 @@ def refusal_of(node: torch.fx.Node) -> str | None:
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Give what operations are made of that torch-mlir does not have, or takes apart wrong."""
     return {
+        aten.gelu.default: _gelu,
         aten.rrelu_with_noise.default: _rrelu,
         aten.rrelu_with_noise_functional.default: lambda x, noise, *rest, **named: (
             _rrelu(x, noise, *rest, **named),
             noise,
         ),
     }
+
+
+def _gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
+    # By tanh: off by 5e-5.
+    if approximate != "tanh":
+        return NotImplemented
+    wide = x if x.dtype == torch.float64 else x.to(torch.float32)
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+    return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
 
 
 def _rrelu(
@@ -266,7 +276,7 @@ def _spread(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
         _tensor(node, 0).meta["val"],
         _list(node, 1) if len(node.args) > 1 and node.args[1] else None,
     )
-    count = value.numel() if axes is None else prod(value.shape[axis] for axis in axes)
+    count = value.numel() if axes is None else math.prod(value.shape[axis] for axis in axes)
     correction: Any = node.kwargs.get("correction")
     if correction is not None and correction > count:
         node.kwargs = {**node.kwargs, "correction": count}
@@ -281,8 +291,16 @@ def _softmax(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None
     wide = _made(graph, node, aten._to_copy.default, (tensor,), node.meta["val"])
     wide.kwargs = {"dtype": node.meta["val"].dtype}
     none = _made(graph, node, aten.sub.Tensor, (wide, wide), node.meta["val"])
-    logarithm = node.target is aten._log_softmax.default
-    return graph.call_function(aten.clone.default if logarithm else aten.exp.default, (none,))
+    return graph.call_function(aten.exp.default, (none,))
+
+
+def _of_one(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    # Along the one axis of a number that has none: "failed to legalize operation 'torch.constant.bool'".
+    return (
+        None
+        if _tensor(node, 0).meta["val"].dim()
+        else graph.call_function(aten.clone.default, (node.args[0],))
+    )
 
 
 def _pad(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
@@ -321,7 +339,8 @@ _REWRITES: dict[Any, Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node | N
     aten.div.Scalar_mode: _whole_quotient,
     aten.div.Tensor_mode: _whole_quotient,
     aten._softmax.default: _softmax,
-    aten._log_softmax.default: _softmax,
+    aten.amax.default: _of_one,
+    aten.amin.default: _of_one,
     aten.var.correction: _spread,
     aten.var_mean.correction: _spread,
 }
@@ -333,7 +352,14 @@ def _weighted_bags(node: torch.fx.Node) -> str | None:
     return None if given is None else "per_sample_weights; multiply the rows of an embedding, and sum them"
 
 
+def _whole_numbers(node: torch.fx.Node) -> str | None:
+    # The process dies.
+    value = _tensor(node, 0).meta["val"]
+    return None if value.is_floating_point() else f"{value.dtype}; convert to a float and back"
+
+
 _REFUSED: dict[Any, Callable[[torch.fx.Node], str | None]] = {
+    aten.max_pool3d_with_indices.default: _whole_numbers,
     aten._embedding_bag.default: _weighted_bags,
     aten._embedding_bag_forward_only.default: _weighted_bags,
 }

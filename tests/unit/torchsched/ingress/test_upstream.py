@@ -45,6 +45,11 @@ REWRITES: dict[str, tuple[tuple[Any, ...], Callable[..., Any], tuple[torch.Tenso
     "minimum": ((aten.minimum.default,), lambda x: torch.minimum(x, x.flip(1)), (NAN,)),
     "clamp between tensors": ((aten.clamp.Tensor,), lambda x: torch.clamp(x.abs(), x.flip(1), x), (NAN,)),
     "hardtanh": ((aten.hardtanh.default,), functional.hardtanh, (NAN,)),
+    "extremes of one number": (
+        (aten.amax.default, aten.amin.default),
+        lambda x: (x.sum().amax(0), x.sum().amin(0)),
+        (ROWS,),
+    ),
     "negation": ((aten.neg.default,), lambda x: -x, (WHOLE,)),
     "quotient by a number": (
         (aten.floor_divide.default, aten.div.Scalar_mode, aten.div.Tensor_mode),
@@ -111,6 +116,7 @@ def test_the_weights_of_an_embedding_bag_are_still_ignored(
 
 
 DECOMPOSED: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    "gelu by tanh": (lambda x: functional.gelu(x, approximate="tanh"), torch.linspace(-4, 4, 99)),
     "rrelu in evaluation mode": (functional.rrelu, torch.arange(-4.0, 4.0)),
 }
 
