@@ -352,6 +352,53 @@ def _weighted_bags(node: torch.fx.Node) -> str | None:
     return None if given is None else "per_sample_weights; multiply the rows of an embedding, and sum them"
 
 
+_PUTS = (aten.index_put.default, aten._unsafe_index_put.default, aten._index_put_impl.default)
+
+
+def _mask_of(node: torch.fx.Node) -> torch.fx.Node | None:
+    indices: Any = node.args[1]
+    masks = [
+        each for each in indices if each is not None and each.meta["val"].dtype in (torch.bool, torch.uint8)
+    ]
+    return masks[0] if masks else None
+
+
+def _is_one_each(node: torch.fx.Node, mask: torch.fx.Node) -> bool:
+    """Whether every place that a mask picks gets the same, so that nobody needs to count them."""
+    rest = node.meta["val"].dim() - mask.meta["val"].dim()
+    given: Any = node.args[1]
+    put = _tensor(node, 2).meta["val"]
+    alone = given[0] is mask and all(each is None for each in given[1:])
+    return alone and (put.dim() <= rest or (put.dim() == rest + 1 and put.shape[0] == 1))
+
+
+def _counted_mask(node: torch.fx.Node) -> str | None:
+    # A mask is taken for indices 0 and 1.
+    mask = _mask_of(node)
+    if mask is None or _is_one_each(node, mask):
+        return None
+    return "a mask that says where the next of several values goes; write torch.where or masked_scatter"
+
+
+def _masked_put(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | None:
+    mask = _mask_of(node)
+    if mask is None:
+        return None
+    tensor, put = _tensor(node, 0), _tensor(node, 2)
+    value, flags, new = (each.meta["val"] for each in (tensor, mask, put))
+    if flags.dtype is torch.uint8:
+        mask = _made(graph, node, aten.ne.Scalar, (mask, 0), flags.bool())
+    rest = value.dim() - flags.dim()
+    shape = [*flags.shape, *(1,) * rest]
+    mask = _made(graph, node, aten.view.default, (mask, shape), flags.bool().reshape(shape))
+    if new.dim() > rest:
+        new = new.reshape(new.shape[1:])
+        put = _made(graph, node, aten.view.default, (put, list(new.shape)), new)
+    if len(node.args) > 3 and node.args[3]:
+        put = _made(graph, node, aten.add.Tensor, (tensor, put), value)
+    return graph.call_function(aten.where.self, (mask, put, tensor))
+
+
 def _whole_numbers(node: torch.fx.Node) -> str | None:
     # The process dies.
     value = _tensor(node, 0).meta["val"]
@@ -360,10 +407,13 @@ def _whole_numbers(node: torch.fx.Node) -> str | None:
 
 _REFUSED: dict[Any, Callable[[torch.fx.Node], str | None]] = {
     aten.max_pool3d_with_indices.default: _whole_numbers,
+    **dict.fromkeys(_PUTS, _counted_mask),
     aten._embedding_bag.default: _weighted_bags,
     aten._embedding_bag_forward_only.default: _weighted_bags,
 }
 
+
+_REWRITES.update(dict.fromkeys(_PUTS, _masked_put))
 
 # --- in MLIR ------------------------------------------------------------------------------------------
 

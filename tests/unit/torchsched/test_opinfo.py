@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ class _Deadly:
 
     def op(self, x: torch.Tensor) -> torch.Tensor:
         if len(x) == 2:
-            os.abort()
+            os.kill(os.getpid(), signal.SIGKILL)
         while len(x) == 3:
             time.sleep(1)
         return x + 1

@@ -50,6 +50,14 @@ REWRITES: dict[str, tuple[tuple[Any, ...], Callable[..., Any], tuple[torch.Tenso
         lambda x: (x.sum().amax(0), x.sum().amin(0)),
         (ROWS,),
     ),
+    "put where a mask says": (
+        (aten.index_put.default,),
+        lambda x: (
+            x.index_put((x[:, 0] > 3,), torch.arange(6.0), accumulate=True),
+            x.index_put((x > 9,), torch.tensor(2.0)),
+        ),
+        (ROWS,),
+    ),
     "negation": ((aten.neg.default,), lambda x: -x, (WHOLE,)),
     "quotient by a number": (
         (aten.floor_divide.default, aten.div.Scalar_mode, aten.div.Tensor_mode),
