@@ -339,7 +339,7 @@ def checked(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str
             cause = getattr(cause, "inner_exception", None) or cause.__cause__
         if isinstance(cause, CompilerError):
             named = (cause.op or "").startswith(("aten.", "prims.")) or "it was made for: " in str(cause)
-        return ("refused" if named else "NAMELESS"), f"{cause.op}: {_short(cause)}"
+            return ("refused" if named else "NAMELESS"), f"{cause.op}: {_short(cause)}"
         if type(error).__module__.startswith("torch._dynamo"):
             return "eager", f"dynamo: {_short(error)}"
         return "ERROR", f"{_short(error)} at {traceback.format_exc().strip().splitlines()[-3].strip()}"

@@ -373,7 +373,7 @@ def _is_one_each(node: torch.fx.Node, mask: torch.fx.Node) -> bool:
 
 
 def _counted_mask(node: torch.fx.Node) -> str | None:
-    # A mask is taken for indices 0 and 1.
+    # One that picks nothing has 0 put as if it were an index, and nobody counts what it picks.
     mask = _mask_of(node)
     if mask is None or _is_one_each(node, mask):
         return None

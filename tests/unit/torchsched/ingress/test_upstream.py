@@ -53,7 +53,7 @@ REWRITES: dict[str, tuple[tuple[Any, ...], Callable[..., Any], tuple[torch.Tenso
     "put where a mask says": (
         (aten.index_put.default,),
         lambda x: (
-            x.index_put((x[:, 0] > 3,), torch.arange(6.0), accumulate=True),
+            x.index_put((x[:, 0] > 99,), torch.arange(6.0), accumulate=True),
             x.index_put((x > 9,), torch.tensor(2.0)),
         ),
         (ROWS,),
