@@ -15,8 +15,8 @@ from torchsched.failures import Stage, captured_stderr, failure, op_in, source_i
 from torchsched.ingress.exporting import Exported, export_program, place_of
 from torchsched.ingress.functions import Functions
 from torchsched.ingress.imported import Imported, InputTree, OutputTree
+from torchsched.ingress.mending import mend
 from torchsched.ingress.program import make_plain, name_of, operators_by_line, read_inputs, read_outputs
-from torchsched.ingress.upstream import mend
 from torchsched.results import ENTRY, entry_of
 from torchsched.signature import CHECKED, Signature
 
