@@ -69,6 +69,8 @@ class Conduct(Guard):
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
+        import torch._dynamo  # wraps torch.manual_seed and others when it is imported first, which is nobody's doing
+
         self._started, self._counting = _count_starts(), False
         self._model = model
         self._weights = _versions(model)

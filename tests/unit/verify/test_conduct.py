@@ -8,7 +8,6 @@ import sys
 PROGRAM = """
 import os, queue, sys, threading, time
 import torch
-import torch._dynamo
 import kernelmark.verify.verdict
 from kernelmark.kernelbench.candidates.answers import look_at
 from kernelmark.verify.conduct import Conduct
@@ -51,6 +50,7 @@ WORDS = {
     # what it may do
     "t = threading.Thread(target=int); t.start(); t.join()": "nothing",
     "torch.newly_made = print; import torch.utils.cpp_extension, torch.utils.benchmark": "nothing",
+    "import torch._dynamo; torch.compile(torch.nn.GELU()); torch.manual_seed(3)": "nothing",
     "torch.manual_seed(3); torch.nn.Linear(4, 4)(torch.ones(1, 4))": "nothing",
     "class Own(torch.nn.Linear):\n        forward = print": "nothing",
 }
