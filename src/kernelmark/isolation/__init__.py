@@ -12,7 +12,7 @@ How to use it::
 
     with Worker(work, Limits(time_s=300, memory_bytes=8 << 30), start=Start.FORK, preload=("torch",)) as worker:
         ended = worker.call(job, log=folder / "log.txt", on_stage=..., on_told=..., replies={TIMED: draw_a_seed})
-    ended.answer | ended.failure (.error, .message, .traceback) | ended.death (.kind, .code, .timed_out, .killed)
+    ended.answer | ended.failure (.error, .message, .traceback) | ended.death (.code, .timed_out, .killed)
     ended.stage, ended.stages, ended.told, ended.output, ended.errors, ended.wall_s, ended.message
     ended.value()                                        # the answer, or raises
 
@@ -33,7 +33,7 @@ How to use it::
 - **Programs** that know nothing of workers: ``run_command``.
 """
 
-from kernelmark.isolation.call import Ended, Limits
+from kernelmark.isolation.call import Ended, Limits, Turns
 from kernelmark.isolation.channel import (
     READY,
     TIMED,
@@ -45,8 +45,7 @@ from kernelmark.isolation.channel import (
 from kernelmark.isolation.failures import Failure, ForeignError, decode, describe, encode
 from kernelmark.isolation.forkserver import ForkServer
 from kernelmark.isolation.process import errors_beside
-from kernelmark.isolation.processes import Death, DeathKind, death_in_words, importing_the_same
-from kernelmark.isolation.turns import Turns
+from kernelmark.isolation.processes import Death, importing_the_same
 from kernelmark.isolation.worker import Judge, Start, Worker, run_command
 
 __all__ = [
@@ -54,7 +53,6 @@ __all__ = [
     "TIMED",
     "Channel",
     "Death",
-    "DeathKind",
     "Ended",
     "Failure",
     "ForeignError",
@@ -64,7 +62,6 @@ __all__ = [
     "Start",
     "Turns",
     "Worker",
-    "death_in_words",
     "decode",
     "describe",
     "encode",

@@ -1,10 +1,11 @@
-"""One call of a worker, followed to its end: its stages, what it hands over, its turns and its limits."""
+"""One call of a worker, followed to its end: its stages, what it hands over, its limits, and the turns to time."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -12,14 +13,13 @@ from kernelmark.errors import UnavailableError
 from kernelmark.isolation.channel import MOST_BYTES, READY, plain, turn_to_time, typed
 from kernelmark.isolation.failures import Failure, decode
 from kernelmark.isolation.process import Process
-from kernelmark.isolation.processes import Death, DeathKind, paused
-from kernelmark.isolation.turns import Turns
+from kernelmark.isolation.processes import Death, Leader, Stopwatch, held
 
-__all__ = ["Ended", "Following", "Limits"]
+__all__ = ["Ended", "Following", "Limits", "Turns"]
 
 _GRACE_S = 2.0
 _LOOK_S = 0.2
-"""How soon a limit is seen that came nearer while its worker was not held any more, or an output that grew."""
+"""How soon it is seen that a limit is reached."""
 
 _OF_A_STACK = ("Extension modules:", "  File ", "Current thread ", "Thread ", "  <", "  ...")
 """How lines of a stack begin that Python's fault handler writes last; the line before says more."""
@@ -93,6 +93,69 @@ class Ended(Generic[A]):
         return self.answer  # type: ignore[return-value]  # what a function without a type returns may be None
 
 
+class Turns:
+    """Who may time now, among the workers that were given these turns; several threads may use it.
+
+    A turn ends when its worker says so, when it dies, and when it is ended.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._gate = threading.Condition()
+        self._starting, self._held_now = 0, False
+        self._running: dict[Leader, Stopwatch] = {}
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Start a worker inside the ``with`` block, and :meth:`enter` it; while others are held, only afterwards."""
+        with self._gate:
+            self._gate.wait_for(lambda: not self._held_now)
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._gate:
+                self._starting -= 1
+                self._gate.notify_all()
+
+    def enter(self, leader: Leader, clock: Stopwatch) -> None:
+        """Let a worker be held from now on, and its clock stand still then."""
+        with self._gate:
+            self._running[leader] = clock
+
+    def leave(self, leader: Leader) -> None:
+        """Forget a worker."""
+        with self._gate:
+            self._running.pop(leader, None)
+
+    @contextmanager
+    def turn(self, leader: Leader) -> Iterator[str]:
+        """Hold all workers but this one inside the ``with`` block, and start none; gives a note that says so."""
+        with self._turn, ExitStack() as stack:
+            with self._gate:
+                self._gate.wait_for(lambda: not self._starting)
+                self._held_now = True
+                others = {each: clock for each, clock in self._running.items() if each != leader}
+            stack.callback(self._open)
+            for clock in others.values():
+                stack.enter_context(clock.still())
+            going_on = stack.enter_context(held(others))
+            yield _note(len(others), going_on)
+
+    def _open(self) -> None:
+        with self._gate:
+            self._held_now = False
+            self._gate.notify_all()
+
+
+def _note(count: int, going_on: int) -> str:
+    if not count:
+        return ""
+    others = "another kernel" if count == 1 else f"{count} other kernels"
+    unheld = f"; {going_on} of them went on all the same" if going_on else ""
+    return f"the processes of {others} were held while this was timed{unheld}"
+
+
 @dataclass(slots=True)
 class Following:
     """One call of a worker, followed to its end."""
@@ -135,13 +198,13 @@ class Following:
         while (code := self.process.exit_code(_LOOK_S)) is None:
             if death := self._beyond():
                 return self._ended(death=death)
-        return self._ended(death=Death.of_code(code) if code else None, code=code)
+        return self._ended(death=Death(code) if code else None, code=code)
 
     def _messages(self) -> Iterator[Any]:
         """Give each message as it comes, and at last a death."""
         while True:
             gone = self.process.exit_code(0) is not None  # looked at first: all that it said is there then
-            lines = self.process.receive(min(_LOOK_S, max(0.01, self._left_s())))
+            lines = self.process.receive(_LOOK_S)
             for line in lines or ():
                 try:
                     message = json.loads(line) if len(line) <= MOST_BYTES else None
@@ -150,7 +213,7 @@ class Following:
                 yield message if isinstance(message, dict) else _no_message(repr(line[:80]))
             if lines is None or (gone and not lines):
                 code = self.process.exit_code(_GRACE_S)
-                yield _no_message("its end was closed") if code is None else Death.of_code(code)
+                yield _no_message("its end was closed") if code is None else Death(code)
             elif death := self._beyond():
                 yield death
 
@@ -164,7 +227,7 @@ class Following:
             self.told.append(message["told"])
             self.on_told(message["told"])
         elif message.get("turn"):
-            with paused([self.process.clock]):  # not counted, while it waits
+            with self.process.clock.still():  # not counted, while it waits
                 having = self.turns.turn(self.process.leader) if self.turns else turn_to_time()
                 note = self.turn.enter_context(having)
             self.process.send({"turn": note})
@@ -191,20 +254,15 @@ class Following:
         if limits.silence_s is not None:
             yield self.heard_s + limits.silence_s, f"nothing was heard of it for {limits.silence_s:g} s"
 
-    def _left_s(self) -> float:
-        return min((end for end, _ in self._ends()), default=float("inf")) - self.process.clock.seconds
-
     def _beyond(self) -> Death | None:
         most = self.limits.output_bytes
         if self.process.output is not None and self.process.output.exceeds(most):
-            return Death(
-                DeathKind.OUTPUT, detail=f"it wrote more than {most} bytes to its output, and was ended"
-            )
+            return Death(detail=f"it wrote more than {most} bytes to its output, and was ended")
         if self.process.clock.paused:
             return None
         now = self.process.clock.seconds
         over = [said for end, said in self._ends() if now >= end]
-        return Death(DeathKind.TIME, detail=over[0]) if over else None
+        return Death(detail=over[0], timed_out=True) if over else None
 
     def _ended(self, **how: Any) -> Ended[Any]:
         process = self.process
@@ -221,6 +279,4 @@ class Following:
 
 
 def _no_message(what: str) -> Death:
-    return Death(
-        DeathKind.CHANNEL, detail=f"it said on its channel what is no message: {what}, and was ended"
-    )
+    return Death(detail=f"it said on its channel what is no message: {what}, and was ended")

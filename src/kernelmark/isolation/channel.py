@@ -1,7 +1,7 @@
 """The channel between a worker and whoever started it: lines of JSON on a socket of their own, not on stdout.
 
-A worker's function gets its :class:`Channel`, and tells on it how far it has come. What a process of a worker's may
-ask for without having been handed a channel is here too: the turn to time, and whether it may load foreign code.
+What a process of a worker's may ask for without having been handed its channel is here too: the turn to time, and
+whether it may load foreign code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Channel:
 
     def __init__(self, line: socket.socket) -> None:
         self._line, self._answers = line, line.makefile("r", encoding="utf-8")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def stage(self, name: str, *, limit_s: float | None = None) -> None:
         """Tell that stage ``name`` begins; whoever started this knows it where this process dies.
@@ -41,15 +41,15 @@ class Channel:
             name: :data:`READY` starts the clock.
             limit_s: Seconds that it may last; the whole's limit holds besides.
         """
-        self._say({"stage": name, "limit_s": limit_s})
+        self.say({"stage": name, "limit_s": limit_s})
 
     def beat(self) -> None:
         """Tell that this process is at work; also each stage and each value tells so."""
-        self._say({"beat": True})
+        self.say({"beat": True})
 
     def tell(self, value: object) -> None:
         """Hand over a value now, so that it is there should this process die later."""
-        self._say({"told": plain(value)})
+        self.say({"told": plain(value)})
 
     def ask(self, name: str) -> Any:
         """Tell that stage ``name`` is reached, and wait for what is known only then.
@@ -58,45 +58,36 @@ class Channel:
             EOFError: whoever started this is gone.
         """
         with self._lock:
-            self._send({"stage": name, "limit_s": None, "ask": True})
-            return self._receive()["reply"]
+            self.say({"stage": name, "limit_s": None, "ask": True})
+            return self.receive()["reply"]
 
     @contextmanager
     def turn(self) -> Iterator[str]:
         """Have the turn to time inside the ``with`` block; gives a note on what is held meanwhile."""
-        with self._lock:
-            try:
-                self._send({"turn": True})
-                note = self._receive()["turn"]
-            except (OSError, EOFError) as error:
-                raise UnavailableError(
-                    "whoever hands out the turns to time does not answer; run the command again"
-                ) from error
+        try:
+            with self._lock:
+                self.say({"turn": True})
+                note = self.receive()["turn"]
+        except (OSError, EOFError) as error:
+            raise UnavailableError(
+                "whoever hands out the turns to time does not answer; run the command again"
+            ) from error
         try:
             yield note
         finally:
-            self._say({"turn": False})
+            self.say({"turn": False})
 
-    def requests(self) -> Iterator[Any]:
-        """Give each request as it comes, until there are no more."""
-        while True:
-            try:
-                yield self._receive()
-            except EOFError:
-                return
-
-    def answer(self, message: dict[str, Any]) -> None:
-        """End a request."""
-        self._say(message)
-
-    def _say(self, message: dict[str, Any]) -> None:
+    def say(self, message: dict[str, Any]) -> None:
+        """Send one message."""
         with self._lock:
-            self._send(message)
+            self._line.sendall(json.dumps(message).encode() + b"\n")
 
-    def _send(self, message: dict[str, Any]) -> None:
-        self._line.sendall(json.dumps(message).encode() + b"\n")
+    def receive(self) -> Any:
+        """Wait for one message.
 
-    def _receive(self) -> Any:
+        Raises:
+            EOFError: there are no more.
+        """
         line = self._answers.readline()
         if not line.endswith("\n"):
             raise EOFError("whoever started this process is gone")
@@ -148,7 +139,7 @@ class _Here:
     """What this process is, where it is a worker."""
 
     channel: Channel | None = None
-    judge: bool = False
+    judge = False
     turn: str | None = None
     """The note on the turn that this process has."""
 

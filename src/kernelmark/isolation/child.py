@@ -13,58 +13,48 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from functools import reduce
 from importlib import import_module
 from typing import Any
 
 from kernelmark.isolation.channel import Channel, be_worker, kinds_of, plain, typed
 from kernelmark.isolation.failures import encode
 
-__all__ = ["die_with", "load", "main", "prctl", "serve"]
+__all__ = ["die_with", "main", "serve"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+
+
+def main(number: int, parent: int) -> None:
+    """Be a worker, started by ``parent``, whose channel has this number among its files."""
+    die_with(parent)
+    serve(socket.socket(fileno=number))
+    os._exit(0)  # house: what a worker loaded may wait for its threads for ever
 
 
 def serve(line: socket.socket) -> None:
     """Be a worker until whoever started this process has closed the channel."""
     faulthandler.enable(all_threads=False)  # there is a thread a core that flushes, and each would be shown
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that what it starts stays its descendant, whoever starts it
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that what it starts stays its descendant, whoever starts it
     channel = Channel(line)
-    requests = channel.requests()
-    opening = next(requests, None)
-    if opening is None:
-        return
-    be_worker(channel, judge=opening["judge"])
-    if opening["memory_bytes"] is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (opening["memory_bytes"],) * 2)
-    for request in requests:
-        channel.answer(_carried_out(opening["target"], request["request"], channel))
-        _let_go()
-
-
-def main(number: int) -> None:
-    """Be a worker whose channel has this number among its files."""
-    serve(socket.socket(fileno=number))
-    os._exit(0)  # house: what a worker loaded may wait for its threads for ever
-
-
-def load(target: str) -> Any:
-    """Import what ``module:name`` stands for."""
-    module, _, name = target.partition(":")
-    found: Any = import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    with suppress(EOFError):
+        opening = channel.receive()
+        be_worker(channel, judge=opening["judge"])
+        if opening["memory_bytes"] is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (opening["memory_bytes"],) * 2)
+        while True:
+            channel.say(_carried_out(opening["target"], channel.receive()["request"], channel))
+            _let_go()
 
 
 def die_with(parent: int) -> None:
-    """Let this process be killed when the one that forked it ends, where the system can do that."""
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Let this process be killed when the one that started it ends, where the system can do that."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was killed before
         os._exit(1)  # house: there is nobody left to tell
 
 
-def prctl(option: int, value: int) -> None:
-    """Set a property of this process, where the system has such."""
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
@@ -72,8 +62,9 @@ def prctl(option: int, value: int) -> None:
 
 
 def _carried_out(target: str, request: Any, channel: Channel) -> dict[str, Any]:
+    module, _, name = target.partition(":")
     try:
-        function = load(target)
+        function: Any = reduce(getattr, name.split("."), import_module(module))
         wanted, _ = kinds_of(function)
         answer = {"answer": plain(function(typed(wanted, request), channel))}
     except BaseException as error:  # noqa: BLE001 - the outermost frame: everything becomes the answer

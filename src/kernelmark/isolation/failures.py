@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """Say it in words, with the class where the message alone would not do."""
+        """What happened, in words."""
         return describe(self.error)
 
 
@@ -107,11 +107,14 @@ def _decoded(told: Mapping[str, Any], depth: int) -> BaseException:
         error = kind.__new__(kind, *arguments)
         error.args = tuple(arguments)
         if issubclass(kind, KernelmarkError):
-            vars(error).update({**_MISSING.get(short, {}), **_fields(told["fields"])})
+            fields = {
+                str(name): value for name, value in told["fields"].items() if not str(name).startswith("__")
+            }
+            vars(error).update({**_MISSING.get(short, {}), **fields})
         elif isinstance(error, SystemExit):
             error.code = arguments[0] if arguments else None
         elif isinstance(error, ImportError):
-            error.msg, error.name = message, _fields(told["fields"]).get("name")
+            error.msg, error.name = message, told["fields"].get("name")
     for note in told["notes"]:
         error.add_note(str(note))
     if "cause" in told and depth:
@@ -121,10 +124,6 @@ def _decoded(told: Mapping[str, Any], depth: int) -> BaseException:
 
 def _attributes(error: BaseException) -> dict[str, Any]:
     return {"name": error.name} if isinstance(error, ImportError) else vars(error)
-
-
-def _fields(told: Any) -> dict[str, Any]:
-    return {str(name): value for name, value in told.items() if not str(name).startswith("__")}
 
 
 def _name_of(kind: type) -> str:
@@ -139,22 +138,19 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _classes(module: Any, base: type[BaseException]) -> Iterator[tuple[str, type[BaseException]]]:
-    for name, value in vars(module).items():
-        if isinstance(value, type) and issubclass(value, base):
-            yield name, value
+def _classes(module: Any, base: type[BaseException]) -> dict[str, type[BaseException]]:
+    found = vars(module).items()
+    return {name: each for name, each in found if isinstance(each, type) and issubclass(each, base)}
 
 
 _KINDS: dict[str, dict[str, type[BaseException]]] = {
-    errors.__name__: dict(_classes(errors, KernelmarkError)),
+    errors.__name__: _classes(errors, KernelmarkError),
     # not those whose arguments are more than plain values: they are described
     "builtins": {
         name: kind
-        for name, kind in _classes(builtins, BaseException)
+        for name, kind in _classes(builtins, BaseException).items()
         if not issubclass(kind, UnicodeError | BaseExceptionGroup | SyntaxError) and name == kind.__name__
     },
 }
-_MISSING: dict[str, dict[str, Any]] = {
-    name: {"comparison": None} for name, kind in _classes(errors, errors.VerificationError)
-}
+_MISSING = {name: {"comparison": None} for name in _classes(errors, errors.VerificationError)}
 """Fields that a class always has, and that hold what is no plain value."""

@@ -28,7 +28,9 @@ __all__ = ["ForkServer"]
 _START_S = 120.0
 _GRACE_S = 2.0
 _ONE_REQUEST = 1 << 16
-_GONE = "the process that starts the workers ended; run the command again"
+_PROGRAM = (
+    "import sys; from kernelmark.isolation.forkserver import main; main(int(sys.argv[1]), sys.argv[2:])"
+)
 
 
 class ForkServer:
@@ -47,7 +49,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._line, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), *preload],
+            [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *preload],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -70,19 +72,11 @@ class ForkServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether it starts nothing any more."""
-        return self._line.fileno() < 0
-
-    def fork(
-        self, channel: socket.socket, output: Sequence[int], environment: Mapping[str, str]
-    ) -> tuple[int, int]:
-        """Start a worker on ``channel``; give its number, and a pipe that its exit status is written to.
+    def fork(self, files: Sequence[int], environment: Mapping[str, str]) -> tuple[int, int]:
+        """Start a worker; give its number, and a pipe that its exit status is written to.
 
         Args:
-            channel: The worker's end.
-            output: The files for its stdout and stderr.
+            files: For its channel, its stdout and its stderr.
             environment: What its environment has beside the server's, the mark among it.
 
         Raises:
@@ -91,15 +85,17 @@ class ForkServer:
         reading, writing = os.pipe()
         try:
             with self._lock:
-                request = json.dumps(dict(environment)).encode() + b"\n"
-                socket.send_fds(self._line, [request], [channel.fileno(), writing, *output])
-                pid = int(self._read())
+                socket.send_fds(
+                    self._line, [json.dumps(dict(environment)).encode() + b"\n"], [writing, *files]
+                )
+                return int(self._read()), reading
         except (OSError, ValueError) as error:
             os.close(reading)
-            raise UnavailableError(_GONE) from error
+            raise UnavailableError(
+                "the process that starts the workers ended; run the command again"
+            ) from error
         finally:
             os.close(writing)
-        return pid, reading
 
     def close(self) -> None:
         """End the server and whatever it still runs."""
@@ -122,7 +118,9 @@ class ForkServer:
 # --- the server ------------------------------------------------------------------------------------
 
 
-def _serve(line: socket.socket, preload: Sequence[str]) -> None:
+def main(number: int, preload: Sequence[str]) -> None:
+    """Be the server, whose line has this number among its files."""
+    line = socket.socket(fileno=number)
     for each in preload:
         with suppress(ModuleNotFoundError):  # where it is needed, a worker says what to install
             import_module(each)
@@ -137,11 +135,11 @@ def _serve(line: socket.socket, preload: Sequence[str]) -> None:
         selector.register(line, selectors.EVENT_READ)
         selector.register(ends, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
-                if key.fd == ends:
-                    os.read(ends, 4096)
-                    _reap(running)
-                    continue
+            ready = {key.fd for key, _ in selector.select()}
+            if ends in ready:
+                os.read(ends, 4096)
+                _reap(running)
+            if line.fileno() in ready:
                 request, files = _receive(line)
                 if not request:
                     # whoever asked is gone, and may have left some held
@@ -164,7 +162,7 @@ def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
 def _fork(
     environment: dict[str, str], files: list[int], line: socket.socket, running: dict[int, tuple[int, str]]
 ) -> None:
-    channel, status, output, errors = files
+    status, channel, output, errors = files
     server = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -217,7 +215,3 @@ def _reap(running: dict[int, tuple[int, str]]) -> None:
             with suppress(OSError):  # nobody wants to know
                 os.write(pipe, str(os.waitstatus_to_exitcode(status)).encode())
             os.close(pipe)
-
-
-if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,22 +20,16 @@ from typing import Any
 from kernelmark.errors import UnavailableError
 from kernelmark.isolation.channel import MOST_BYTES
 from kernelmark.isolation.forkserver import ForkServer
-from kernelmark.isolation.processes import (
-    MARK,
-    Leader,
-    Stopwatch,
-    ask_to_end,
-    end_all,
-    members,
-    new_mark,
-    tail_of,
-)
+from kernelmark.isolation.processes import MARK, Leader, Stopwatch, ask_to_end, end_all, members, new_mark
 
 __all__ = ["Output", "Process", "errors_beside"]
 
 _GRACE_S = 2.0
 _IDLE_S = 0.05
 """What an idle worker takes to end when its channel is closed."""
+_TAIL_BYTES = 8192
+_TAIL_LINES = 25
+_PROGRAM = "import sys; from kernelmark.isolation.child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 
 
 def errors_beside(log: Path) -> Path:
@@ -58,8 +51,7 @@ class Output:
     @property
     def tails(self) -> tuple[str, str]:
         """The last lines of both."""
-        stdout, stderr = map(tail_of, self.streams)
-        return stdout, stderr
+        return _tail(self.streams[0].fileno()), _tail(self.streams[1].fileno())
 
     def exceeds(self, limit: int) -> bool:
         """Whether one of them has more than ``limit`` bytes."""
@@ -73,9 +65,10 @@ class Output:
     def keep(self, log: Path) -> None:
         """Copy both to files with a name."""
         for stream, file in zip(self.streams, (log, errors_beside(log)), strict=True):
+            offset, size = 0, os.fstat(stream.fileno()).st_size
             with open(file, "wb") as copy:
-                stream.seek(0)
-                shutil.copyfileobj(stream, copy)
+                while offset < size:
+                    offset += os.sendfile(copy.fileno(), stream.fileno(), offset, size - offset)
 
     def close(self) -> None:
         """Let go of both."""
@@ -83,18 +76,33 @@ class Output:
             each.close()
 
 
+def _tail(log: int) -> str:
+    # by a place of its own: the stream's is the process's too, which may be writing
+    end = os.pread(log, _TAIL_BYTES, max(0, os.fstat(log).st_size - _TAIL_BYTES))
+    return "\n".join(end.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:])
+
+
 class Process:
-    """A process that leads a group, and this end of its channel."""
+    """A process that leads a group, and this end of its channel.
+
+    Args:
+        server: What forks it; an interpreter, or ``command``, is started without one.
+        environment: What its environment has beside this process's own, or the server's.
+        output: Where its output goes; where this process's own does without it.
+        command: A program that knows nothing of workers.
+
+    Raises:
+        UnavailableError: it cannot be started.
+    """
 
     def __init__(
         self,
         server: ForkServer | None,
-        environment: dict[str, str],
+        environment: Mapping[str, str],
         output: Output | None,
         command: tuple[str, ...] = (),
     ) -> None:
         mark = new_mark()
-        environment = {**environment, MARK: mark}
         self.output, self.clock = output, Stopwatch()
         self._code: int | None = None
         self._popen: subprocess.Popen[bytes] | None = None
@@ -102,12 +110,13 @@ class Process:
         self._rest = b""
         self._lock = threading.RLock()
         self._channel, theirs = socket.socketpair()
+        out, err = (each.fileno() for each in output.streams) if output else (1, 2)
+        more = {**environment, MARK: mark}
         try:
-            files = tuple(each.fileno() for each in output.streams) if output else (1, 2)
             if server is not None:
-                pid, self._status = server.fork(theirs, files, environment)
+                pid, self._status = server.fork((theirs.fileno(), out, err), more)
             else:
-                self._popen = _spawned(command, theirs, files, environment)
+                self._popen = _spawned(command, theirs.fileno(), (out, err), more)
                 pid = self._popen.pid
         except BaseException:
             self._channel.close()
@@ -171,12 +180,10 @@ class Process:
 
 
 def _spawned(
-    command: tuple[str, ...], channel: socket.socket, files: tuple[int, ...], more: Mapping[str, str]
+    command: tuple[str, ...], channel: int, files: tuple[int, int], more: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    number = channel.fileno()
     # -P keeps files of the working folder, such as a torch.py, from being taken for libraries
-    program = "import sys; from kernelmark.isolation.child import main; main(int(sys.argv[1]))"
-    worker = (sys.executable, "-P", "-u", "-c", program, str(number))
+    worker = (sys.executable, "-P", "-u", "-c", _PROGRAM, str(channel), str(os.getpid()))
     try:
         return subprocess.Popen(
             command or worker,
@@ -184,7 +191,7 @@ def _spawned(
             stdout=files[0],
             stderr=files[1],
             env={**os.environ, **more},
-            pass_fds=() if command else [number],
+            pass_fds=() if command else [channel],
             start_new_session=True,
         )
     except OSError as error:

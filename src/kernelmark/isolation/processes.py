@@ -1,8 +1,7 @@
-"""Processes seen from outside: which ones belong together, held, let go on and ended, and a death in words.
+"""Processes seen from outside: which belong together, held and ended; how one died; a clock that can stand still.
 
 What belongs to a leader is found by four signs, since what it started may have left any of them: its process group,
-its session, its descent, and a mark in the environment, which is passed on at each start. What the processes do is
-not known here.
+its session, its descent, and a mark in the environment, which is passed on at each start.
 """
 
 from __future__ import annotations
@@ -13,29 +12,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import IO
 
 __all__ = [
     "MARK",
     "Death",
-    "DeathKind",
-    "Held",
     "Leader",
     "Stopwatch",
     "ask_to_end",
-    "death_in_words",
     "end_all",
-    "hold",
+    "held",
     "importing_the_same",
     "members",
     "new_mark",
-    "paused",
-    "tail_of",
 ]
 
 MARK = "KERNELMARK_WORKER"
@@ -46,47 +38,21 @@ _GONE = "ZXx"
 _PATIENCE_S = 2.0
 _PAUSE_S = 0.002
 _PROC = Path("/proc")
-_TAIL_BYTES = 8192
-_TAIL_LINES = 25
 
 
 # --- how one died ------------------------------------------------------------------------------------
-
-
-class DeathKind(StrEnum):
-    """What ended a process before its work was done."""
-
-    EXITED = "exited"
-    """It ended itself, with a status."""
-    SIGNALLED = "signalled"
-    """It died of a signal that was not sent from here."""
-    TIME = "time"
-    """It was ended here: its time was over."""
-    OUTPUT = "output"
-    """It was ended here: it wrote too much."""
-    CHANNEL = "channel"
-    """It was ended here: what it said on its channel was no message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
     """How a process died whose work was not done."""
 
-    kind: DeathKind
     code: int | None = None
     """Its exit status, or minus the number of its signal; ``None`` for one that was ended here."""
     detail: str = ""
     """What it exceeded, in words; of one that was ended here."""
-
-    @classmethod
-    def of_code(cls, code: int) -> Death:
-        """Make it from an exit status, or minus a signal's number."""
-        return cls(DeathKind.SIGNALLED if code < 0 else DeathKind.EXITED, code)
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether its time was over."""
-        return self.kind is DeathKind.TIME
+    timed_out: bool = False
+    """Whether its time was over."""
 
     @property
     def killed(self) -> bool:
@@ -94,30 +60,30 @@ class Death:
         return self.code == -signal.SIGKILL
 
     def __str__(self) -> str:
-        return self.detail if self.code is None else death_in_words(self.code)
+        code = self.code
+        if code is None:
+            return self.detail
+        if code == 0:
+            return "its process ended, with status 0, before its work was done"
+        if code > 0:
+            return f"its process ended with status {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"its process died of {name}{_HINTS.get(name, '')}"
 
 
-def death_in_words(code: int) -> str:
-    """Say what an exit status means for a process whose work was not done."""
-    if code == 0:
-        return "its process ended, with status 0, before its work was done"
-    if code > 0:
-        return f"its process ended with status {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = {
-        "SIGSEGV": ": it used memory that is not its own",
-        "SIGABRT": ": it aborted itself, as a failed assertion does",
-        "SIGKILL": ": killed from outside, as the system does when memory runs out",
-        "SIGFPE": ": an impossible division of integers, perhaps by zero",
-        "SIGILL": ": an instruction that this processor does not have",
-    }.get(name, "")
-    return f"its process died of {name}{hint}"
+_HINTS = {
+    "SIGSEGV": ": it used memory that is not its own",
+    "SIGABRT": ": it aborted itself, as a failed assertion does",
+    "SIGKILL": ": killed from outside, as the system does when memory runs out",
+    "SIGFPE": ": an impossible division of integers, perhaps by zero",
+    "SIGILL": ": an instruction that this processor does not have",
+}
 
 
-# --- clocks that can stand still ----------------------------------------------------------------------
+# --- a clock that can stand still ---------------------------------------------------------------------
 
 
 class Stopwatch:
@@ -126,7 +92,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = time.monotonic()
-        self._ran_s, self._pauses = 0.0, 0
+        self._ran_s, self._holders = 0.0, 0
 
     @property
     def paused(self) -> bool:
@@ -137,35 +103,23 @@ class Stopwatch:
     def seconds(self) -> float:
         """What it shows now."""
         with self._lock:
-            return self._shown()
+            return self._ran_s + (0.0 if self._since is None else time.monotonic() - self._since)
 
-    def pause(self) -> None:
-        """Stand still; as often as this is called, :meth:`go_on` must be."""
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Have it stand still inside the ``with`` block; several may be open at once."""
+        shown = self.seconds
         with self._lock:
-            self._pauses += 1
-            self._ran_s, self._since = self._shown(), None
-
-    def go_on(self) -> None:
-        """Run on, unless somebody else has it stand still."""
-        with self._lock:
-            self._pauses -= 1
-            if not self._pauses:
-                self._since = time.monotonic()
-
-    def _shown(self) -> float:
-        return self._ran_s + (0.0 if self._since is None else time.monotonic() - self._since)
-
-
-@contextmanager
-def paused(clocks: Sequence[Stopwatch]) -> Iterator[None]:
-    """Have clocks stand still inside the ``with`` block."""
-    for clock in clocks:
-        clock.pause()
-    try:
-        yield
-    finally:
-        for clock in clocks:
-            clock.go_on()
+            if self._since is not None:
+                self._ran_s, self._since = shown, None
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if not self._holders:
+                    self._since = time.monotonic()
 
 
 # --- what belongs together ----------------------------------------------------------------------------
@@ -173,10 +127,10 @@ def paused(clocks: Sequence[Stopwatch]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A process that leads a group, and the mark that it passes on; blank for one without."""
+    """A process that leads a group, and the mark that it passes on."""
 
     pid: int
-    mark: str = ""
+    mark: str
 
 
 def new_mark() -> str:
@@ -202,8 +156,7 @@ def _members(leader: Leader, table: dict[int, _Process]) -> set[int]:
     found = {
         number
         for number, each in table.items()
-        if leader.pid in (number, each.group, each.session)
-        or (leader.mark and _is_marked(number, leader.mark))
+        if leader.pid in (number, each.group, each.session) or _is_marked(number, leader.mark)
     }
     while more := {n for n, each in table.items() if each.parent in found and n not in found}:
         found |= more
@@ -231,41 +184,31 @@ def _processes() -> dict[int, _Process]:
 # --- holding and ending -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Processes that are held."""
+@contextmanager
+def held(leaders: Iterable[Leader]) -> Iterator[int]:
+    """Stop ``leaders`` and all that belongs to them inside the ``with`` block.
 
-    leaders: tuple[Leader, ...]
-    processes: frozenset[int]
-    going_on: frozenset[int] = frozenset()
-    """Those that had not stopped after two seconds, as where they wait for a disk."""
-
-    def release(self) -> None:
-        """Let all of them go on."""
-        for leader in self.leaders:
-            _signal_group(leader, signal.SIGCONT)
-        for process in self.processes:
-            _signal(process, signal.SIGCONT)
-
-
-def hold(leaders: Iterable[Leader]) -> Held:
-    """Stop ``leaders`` and all that belongs to them; returns when everything has stopped."""
+    Gives, when everything has stopped, how many had not after two seconds, as where they wait for a disk.
+    """
     leaders = tuple(leaders)
-    held: set[int] = set()
+    stopped: set[int] = set()
     until = time.monotonic() + _PATIENCE_S
-    while True:
-        for leader in leaders:
-            _signal_group(leader, signal.SIGSTOP)
-        table = _processes()
-        found = set().union(*(_members(leader, table) for leader in leaders)) if leaders else set()
-        for process in found:
-            _signal(process, signal.SIGSTOP)
-        held |= found
-        # what was started before its parent stopped shows in the next look
-        going_on = {process for process in found if table[process].state not in _STOPPED}
-        if not going_on or time.monotonic() > until:
-            return Held(leaders, frozenset(held), frozenset(going_on))
-        time.sleep(_PAUSE_S)
+    try:
+        while True:
+            _signal_groups(leaders, signal.SIGSTOP)
+            table = _processes()
+            found = {each for leader in leaders for each in _members(leader, table)}
+            _signal(found, signal.SIGSTOP)
+            stopped |= found
+            # what was started before its parent stopped shows in the next look
+            going_on = sum(table[process].state not in _STOPPED for process in found)
+            if not going_on or time.monotonic() > until:
+                break
+            time.sleep(_PAUSE_S)
+        yield going_on
+    finally:
+        _signal_groups(leaders, signal.SIGCONT)
+        _signal(stopped, signal.SIGCONT)
 
 
 def end_all(leader: Leader, known: Iterable[int] = ()) -> None:
@@ -278,9 +221,8 @@ def end_all(leader: Leader, known: Iterable[int] = ()) -> None:
     left = set(known)
     until = time.monotonic() + _PATIENCE_S
     while True:
-        _signal_group(leader, signal.SIGKILL)
-        for process in left:
-            _signal(process, signal.SIGKILL)
+        _signal_groups([leader], signal.SIGKILL)
+        _signal(left, signal.SIGKILL)
         # what was started between a look and the signal shows in the next look
         table = _processes()
         live = {number for number, each in table.items() if each.state not in _GONE}
@@ -292,29 +234,22 @@ def end_all(leader: Leader, known: Iterable[int] = ()) -> None:
 
 def ask_to_end(leader: Leader) -> None:
     """Ask a group to end by itself; also one that is held."""
-    for number in (signal.SIGTERM, signal.SIGCONT):
-        _signal_group(leader, number)
+    _signal_groups([leader], signal.SIGTERM)
+    _signal_groups([leader], signal.SIGCONT)
 
 
-def _signal_group(leader: Leader, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader.pid, number)
+def _signal_groups(leaders: Iterable[Leader], number: int) -> None:
+    for leader in leaders:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader.pid, number)
 
 
-def _signal(process: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
-
-
-# --- what goes in and out -----------------------------------------------------------------------------
+def _signal(processes: Iterable[int], number: int) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
 
 
 def importing_the_same() -> dict[str, str]:
     """Give the environment variable with which another Python can import what this process can."""
     return {"PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-
-
-def tail_of(log: IO[bytes]) -> str:
-    """Give the last lines of a file that is open for reading."""
-    log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-    return "\n".join(log.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:])

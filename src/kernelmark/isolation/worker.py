@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from kernelmark.errors import UnavailableError
-from kernelmark.isolation.call import Ended, Following, Limits
+from kernelmark.isolation.call import Ended, Following, Limits, Turns
 from kernelmark.isolation.channel import kinds_of
 from kernelmark.isolation.forkserver import ForkServer
 from kernelmark.isolation.process import Output, Process
-from kernelmark.isolation.turns import Turns
 
 __all__ = ["Judge", "Start", "Worker", "run_command"]
 
@@ -48,7 +47,7 @@ class Worker(Generic[A]):
         preload: What the fork server imports, where it has one of its own.
         environment: What the worker's environment has beside this process's own.
         keep: Whether one process serves all calls, as long as they end well; else each has its own, which is gone
-            with all that it started when the call returns.
+            with all that it started when the call returns. One that is kept ends with the thread that began it.
         turns: Who may time now; without it, whoever started this process is asked.
         shown: Whether its output goes where this process's own does; it has no limit there, and is not kept.
     """
