@@ -8,26 +8,34 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kernelmark.cli.watched import run_watched
-from kernelmark.errors import UnavailableError
 from torchsched.bindings import available
 
-PROGRAM = """
+WORK = """
 import os, signal, sys, time
+from kernelmark.cli.watched import end_by_interrupt
+from kernelmark.isolation import READY
+
+def work(request, channel):
+    tell = channel.stage
+    end_by_interrupt()
+{work}
+"""
+PROGRAM = """
+import sys
 import click
 from kernelmark.cli.exit_codes import exit_code_for
-from kernelmark.cli.watched import COMPILED, run_watched
+from kernelmark.cli.watched import run_watched
 from kernelmark.errors import KernelmarkError
-
-def work(tell):
-{work}
+sys.path.insert(0, {folder!r})
+from the_work import work
 
 try:
-    run_watched(work, limit_s={limit}, hint="wait longer")
+    run_watched(work, None, limit_s={limit}, hint="wait longer")
 except click.exceptions.Exit as end:
     sys.exit(end.exit_code)
 except KernelmarkError as error:
@@ -38,23 +46,37 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
-
-def _command(work: str, limit_s: float) -> list[str]:
-    return [sys.executable, "-c", PROGRAM.format(work=textwrap.indent(work, "    "), limit=limit_s)]
-
-
-def _run(work: str, *, limit_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(_command(work, limit_s), capture_output=True, text=True, timeout=120, check=False)
+Command = Callable[..., list[str]]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_what_ends_by_itself_ends_with_its_own_code_and_its_output_is_seen_once() -> None:
-    done = _run("print('hello'); tell('import'); tell(COMPILED); sys.exit(7)")
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    def make(work: str, limit_s: float = 60.0) -> list[str]:
+        (tmp_path / "the_work.py").write_text(WORK.format(work=textwrap.indent(work, "    ")))
+        return [sys.executable, "-c", PROGRAM.format(folder=str(tmp_path), limit=limit_s)]
+
+    return make
+
+
+@pytest.fixture
+def run(command: Command) -> Run:
+    def once(work: str, *, limit_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(work, limit_s), capture_output=True, text=True, timeout=120, check=False
+        )
+
+    return once
+
+
+def test_what_ends_by_itself_ends_with_its_own_code_and_its_output_is_seen_once(run: Run) -> None:
+    done = run("print('hello'); tell('import'); tell(READY); sys.exit(7)")
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello\n", "")
 
 
-def test_what_does_not_end_is_ended_and_the_step_is_named() -> None:
+def test_what_does_not_end_is_ended_and_the_step_is_named(run: Run) -> None:
     work = "print(os.getpid(), flush=True); tell('import'); tell(\"lower: pass 'cse' (s.yaml:2)\")\nwhile True: pass"
-    done = _run(work, limit_s=1.0)
+    done = run(work, limit_s=1.0)
     assert done.returncode == 4
     assert done.stderr == (
         "error: lower: pass 'cse' (s.yaml:2): compiling has not ended within 1 s, and was ended; wait longer\n"
@@ -62,23 +84,23 @@ def test_what_does_not_end_is_ended_and_the_step_is_named() -> None:
     assert not _runs(int(done.stdout))
 
 
-def test_there_is_no_limit_once_it_is_compiled() -> None:
-    assert _run("tell('import'); tell(COMPILED); time.sleep(1.5)", limit_s=1.0).returncode == 0
+def test_there_is_no_limit_once_it_is_compiled(run: Run) -> None:
+    assert run("tell('import'); tell(READY); time.sleep(1.5)", limit_s=1.0).returncode == 0
 
 
-def test_a_crash_is_told_with_the_stage() -> None:
-    done = _run("tell('compile'); os.kill(os.getpid(), signal.SIGSEGV)")
+def test_a_crash_is_told_with_the_stage(run: Run) -> None:
+    done = run("tell('compile'); os.kill(os.getpid(), signal.SIGSEGV)")
     assert done.returncode == 4
     assert "error: its process died of SIGSEGV" in done.stderr
     assert "(at compile)" in done.stderr
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_an_interrupt_ends_the_child_also_one_that_does_not_listen(deaf: bool) -> None:
+def test_an_interrupt_ends_the_child_also_one_that_does_not_listen(command: Command, deaf: bool) -> None:
     """A pass of MLIR's does not listen: it holds the interpreter."""
-    ignore = "signal.signal(signal.SIGINT, signal.SIG_IGN)\n" if deaf else ""
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if deaf else ""
     with subprocess.Popen(
-        _command(f"{ignore}print(os.getpid(), flush=True)\nwhile True: time.sleep(0.1)", 60.0),
+        command(f"{ignore}print(os.getpid(), flush=True)\nwhile True: time.sleep(0.1)", 60.0),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -93,9 +115,9 @@ def test_an_interrupt_ends_the_child_also_one_that_does_not_listen(deaf: bool) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_the_child_goes_when_its_parent_is_killed() -> None:
+def test_the_child_goes_when_its_parent_is_killed(command: Command) -> None:
     with subprocess.Popen(
-        _command("print(os.getpid(), flush=True)\nwhile True: time.sleep(0.1)", 60.0),
+        command("print(os.getpid(), flush=True)\nwhile True: time.sleep(0.1)", 60.0),
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -108,10 +130,26 @@ def test_the_child_goes_when_its_parent_is_killed() -> None:
     assert not _runs(child)
 
 
-def test_a_process_that_has_torch_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", sys.modules[__name__])
-    with pytest.raises(UnavailableError, match="only where torch has not been loaded"):
-        run_watched(lambda tell: None, limit_s=1.0, hint="")
+def test_one_that_listens_to_an_interrupt_ends_in_its_own_way(command: Command, tmp_path: Path) -> None:
+    work = (
+        "print(os.getpid(), flush=True)\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
+        f"    open({str(tmp_path / 'told')!r}, 'w').close()\n    raise"
+    )
+    with subprocess.Popen(command(work), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert (tmp_path / "told").exists()
+
+
+def test_an_error_arrives_with_its_class_and_another_one_with_its_traceback(run: Run) -> None:
+    done = run("from kernelmark.errors import UsageError\nraise UsageError('not so')")
+    assert (done.returncode, done.stderr) == (2, "error: not so\n")
+    done = run("1 / 0")
+    assert done.returncode == 1
+    assert "in work" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
 
 
 WHOLE = """

@@ -9,6 +9,7 @@ import difflib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ from click.core import ParameterSource
 
 from kernelmark.cli.model_options import model_options, request_options, timing_options
 from kernelmark.cli.tune import tune
-from kernelmark.cli.watched import COMPILED, can_be_watched, run_watched
+from kernelmark.cli.watched import end_by_interrupt, run_watched
 from kernelmark.errors import UsageError
+from kernelmark.isolation import READY, Channel
+from kernelmark.models.request import packed, unpacked
 
 if TYPE_CHECKING:
     from kernelmark.models import ModelRequest
@@ -180,27 +183,42 @@ def _is_asked(ctx: click.Context, name: str) -> bool:
 
 
 def _within(limit_s: float, request: ModelRequest) -> None:
-    """Run with a limit on compiling, where there is one and a child process can be had."""
+    """Run with a limit on compiling, where there is one."""
     if not math.isfinite(limit_s):
         raise UsageError(f"--timeout {limit_s}: give a number of seconds; 0 is no limit")
     asked = _is_asked(click.get_current_context(), "timeout")
-
-    def work(tell: Callable[[str], None]) -> None:
-        # only here, in the child, may torch be asked what the best device is
-        device = request.resolve_device()
-        if device != "cpu" and asked:
-            raise UsageError(
-                f"--timeout {limit_s:g} with --device {device}: it limits compiling by way of MLIR; leave it out"
-            )
-        if device != "cpu":
-            tell(COMPILED)
-        _run(request, lambda doing: tell(COMPILED if doing == "run" or device != "cpu" else doing))
-
-    if not limit_s or not (asked or can_be_watched()):
-        work(lambda doing: None)
+    if not limit_s or not (asked or "torch" not in sys.modules):
+        _run(request, lambda doing: None)
         return
     hint = "give it more with --timeout SECONDS, 0 for no limit; --print-mlir-after-all shows how far it got"
-    run_watched(work, limit_s=limit_s, hint=hint)
+    job = _Watched(packed(request), tuple(sys.argv), limit_s if asked else None)
+    run_watched(_work, job, limit_s=limit_s, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """What a worker that can be ended is to run."""
+
+    request: str
+    """The request, packed."""
+    command: tuple[str, ...]
+    asked_s: float | None
+    """The limit that was asked for."""
+
+
+def _work(job: _Watched, channel: Channel) -> None:
+    end_by_interrupt()
+    request: ModelRequest = unpacked(job.request)
+    # only here may torch be asked what the best device is
+    device = request.resolve_device()
+    if device != "cpu" and job.asked_s is not None:
+        raise UsageError(
+            f"--timeout {job.asked_s:g} with --device {device}: it limits compiling by way of MLIR; leave it out"
+        )
+    if device != "cpu":
+        channel.stage(READY)
+    sys.argv[:] = job.command
+    _run(request, lambda doing: channel.stage(READY if doing == "run" else doing))
 
 
 def _request(path: Path, given: dict[str, Any]) -> ModelRequest:

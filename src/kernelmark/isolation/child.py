@@ -37,7 +37,7 @@ def serve(line: socket.socket) -> None:
     faulthandler.enable(all_threads=False)  # there is a thread a core that flushes, and each would be shown
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that what it starts stays its descendant, whoever starts it
     channel = Channel(line)
-    with suppress(EOFError):
+    with suppress(EOFError, BrokenPipeError):  # whoever asked is gone
         opening = channel.receive()
         be_worker(channel, judge=opening["judge"])
         if opening["memory_bytes"] is not None:
