@@ -52,8 +52,6 @@ LARGEST = {
 
 CIRCLES = {
     ("kernelmark.harness.elsewhere", "kernelmark.harness.runner"),
-    ("kernelmark.kernelfile.document", "kernelmark.kernelfile.run"),
-    ("kernelmark.kernelfile.sweep", "kernelmark.kernelfile.sweep_report"),
     (
         "torchsched.descriptors.file_steps",
         "torchsched.descriptors.loader",
