@@ -90,6 +90,13 @@ def test_candidates_are_judged_scored_kept_taken_up_again_and_held_to_a_list(tmp
     assert last.returncode == 0, last.stdout + last.stderr
     assert "2 candidates: 1 verified, 1 wrong" in last.stdout
 
+    # asked for in another way, it is refused, and nothing is touched
+    kept = (tmp_path / "out" / "candidates.jsonl").read_bytes()
+    other = run(tmp_path, *QUICK, "--resume", "--dtype", "bf16")
+    assert other.returncode == 2, other.stdout + other.stderr
+    assert "was made with dtype f32, and this one asks for bf16" in other.stderr
+    assert (tmp_path / "out" / "candidates.jsonl").read_bytes() == kept
+
 
 @pytest.mark.slow
 def test_inductor_is_timed_beside_eager_in_another_type_with_numbers_and_a_level(tmp_path: Path) -> None:

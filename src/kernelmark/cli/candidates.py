@@ -17,7 +17,7 @@ from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
 from kernelmark.kernelbench.candidates.job import Mode, Settings, parse_baselines
-from kernelmark.kernelbench.candidates.judged import Judged, read_judged
+from kernelmark.kernelbench.candidates.judged import KEPT, Judged, take_up
 from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge, workers_for
 from kernelmark.kernelbench.driver import DEFAULT_TIME_S
 from kernelmark.kernelbench.statuses import Status
@@ -29,7 +29,6 @@ from kernelmark.units import format_ratio
 
 __all__ = ["run_candidates"]
 
-_KEPT = "candidates.jsonl"
 _REFUSED = ("benchmark", "infer_shapes", "torch_compile", "smoke_test", "check_root")
 """Options that say how a model is compiled; a candidate is always timed, at the suite's sizes."""
 
@@ -116,18 +115,14 @@ def _candidates(given: Mapping[str, Any]) -> tuple[tuple[Candidate, ...], Path]:
 def _judge_all(
     candidates: Sequence[Candidate], judging: Judging, device: str, *, resume: bool
 ) -> tuple[Judged, ...]:
-    judging.out.mkdir(parents=True, exist_ok=True)
-    file = judging.out / _KEPT
-    if not resume:
-        file.unlink(missing_ok=True)
-    known = read_judged(file)
+    known = take_up(judging.out, judging.asked, resume=resume)
     judged: list[Judged] = []
     with workers_for(device) as workers:
         for number, candidate in enumerate(candidates, start=1):
             one = known.get(candidate.name)
             if one is None or one.fingerprint != fingerprint_of(candidate, judging):
                 one = judge(candidate, judging, workers)
-                with open(file, "a", encoding="utf-8") as stream:
+                with open(judging.out / KEPT, "a", encoding="utf-8") as stream:
                     stream.write(one.to_json() + "\n")
             judged.append(one)
             click.echo(f"[{number}/{len(candidates)}] {_line(one)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,7 @@ __all__ = [
     "read_header",
     "read_outcomes",
     "read_suite_run",
+    "require_alike",
 ]
 
 FORMAT_VERSION = 1
@@ -75,13 +76,8 @@ class SuiteHeader(Record):
         Raises:
             UsageError: it runs the kernels in another way.
         """
-        for name in _ALIKE:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                raise UsageError(
-                    f"--resume: the run in --out was made with {name} {_shown(mine)}, and this one asks for"
-                    f" {_shown(theirs)}; ask for the same, or name another --out"
-                )
+        mine, theirs = ({name: getattr(each, name) for name in _ALIKE} for each in (self, other))
+        require_alike(mine, theirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +107,20 @@ class SuiteRun:
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of each kernel."""
         return tuple(kernel.outcome for kernel in self.kernels)
+
+
+def require_alike(kept: Mapping[str, object], asked: Mapping[str, object]) -> None:
+    """Check that a run may be taken up: that what is asked for is what was asked for when it began.
+
+    Raises:
+        UsageError: it is not; names the first option that differs.
+    """
+    for name, now in asked.items():
+        if kept.get(name) != now:
+            raise UsageError(
+                f"--resume: the run in --out was made with {name} {_shown(kept.get(name))}, and this one asks for"
+                f" {_shown(now)}; ask for the same, or name another --out"
+            )
 
 
 def log_name(kernel: str) -> str:

@@ -15,7 +15,7 @@ from kernelmark.records import Cache
 from kernelmark.verify import Policy, Tolerances
 from torchsched.elements import FLOATS, Element
 
-__all__ = ["CANDIDATE", "Baseline", "Job", "Mode", "Settings", "Step", "parse_baselines"]
+__all__ = ["CANDIDATE", "Baseline", "Job", "Mode", "Settings", "parse_baselines"]
 
 CANDIDATE = "candidate"
 """What a candidate's row is called."""
@@ -28,16 +28,6 @@ class Mode(StrEnum):
     TRAIN = "train"
     """As they are made, which is how KernelBench runs them: batch norm takes its statistics from the batch."""
     EVAL = "eval"
-
-
-class Step(StrEnum):
-    """What a worker is at; of one that died it is the last that is known."""
-
-    PROBLEM = "its problem was made and compiled"
-    LOAD = "it was loaded"
-    CALL = "it was called for the first time"
-    COMPARE = "it was checked and timed"
-    ANSWER = "it answered what was drawn after timing"
 
 
 @dataclass(frozen=True, slots=True)

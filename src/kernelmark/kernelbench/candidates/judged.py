@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from kernelmark.files import replace
 from kernelmark.kernelbench.candidates.job import CANDIDATE
+from kernelmark.kernelbench.results import require_alike
 from kernelmark.kernelbench.statuses import Outcome, Status
 
-__all__ = ["Judged", "Speedup", "read_judged"]
+__all__ = ["KEPT", "Judged", "Speedup", "read_judged", "take_up"]
+
+KEPT, _ASKED = "candidates.jsonl", "candidates.asked.json"
+"""A line for each candidate; and how they are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,28 @@ class Judged:
                 "notes": tuple(told["notes"]),
             }
         )
+
+
+def take_up(out: Path, judging: Mapping[str, object], *, resume: bool) -> dict[str, Judged]:
+    """Start a run of candidates in ``out``, or take up the one that is there; give what was judged before by name.
+
+    Args:
+        out: The folder of the run.
+        judging: How candidates are judged, by the options' names.
+        resume: Whether to go on; else the run takes the place of an earlier one.
+
+    Raises:
+        UsageError: it would go on in another way than it began; nothing is touched.
+    """
+    file = out / _ASKED
+    asked = {name: str(value) for name, value in judging.items()}
+    if resume and file.is_file():
+        require_alike(json.loads(file.read_text(encoding="utf-8")), asked)
+    out.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        (out / KEPT).unlink(missing_ok=True)
+    replace(file, json.dumps(asked, indent=1) + "\n")
+    return read_judged(out / KEPT)
 
 
 def read_judged(file: Path) -> dict[str, Judged]:

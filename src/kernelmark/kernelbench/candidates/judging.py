@@ -10,7 +10,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from kernelmark.errors import RecordError
@@ -74,6 +74,12 @@ class Judging:
     settings: Settings
     sizes: Sizes = Sizes.SUITE
     limits: Limits = field(default_factory=lambda: Limits(time_s=300.0))
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """What was asked for, by the options' names."""
+        baselines = ",".join(self.settings.baselines) or "none"
+        return {"sizes": self.sizes, **asdict(self.settings), "baselines": baselines}
 
 
 def job_of(candidate: Candidate, judging: Judging, folder: Path) -> Job:

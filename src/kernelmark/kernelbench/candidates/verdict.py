@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kernelmark.errors import (
-    DeviceMemoryError,
     ImplementationError,
+    KernelmarkError,
     ModelFileError,
     TimingError,
-    UnavailableError,
-    UsageError,
     VerificationError,
 )
 from kernelmark.isolation import Death, Ended, ForeignError
@@ -22,10 +20,10 @@ from kernelmark.kernelbench.candidates.job import CANDIDATE, Job
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.judging import judged_rows, twice_checked, untimed_rows
-from kernelmark.records import Check, Note, Role, Row
+from kernelmark.records import Cause, Check, Fate, Note, Role, Row, Stage
 from kernelmark.report.notes import note_text
 
-__all__ = ["Verdict", "status_of"]
+__all__ = ["Verdict", "fate_of"]
 
 Notes = dict[str, list[str]]
 
@@ -39,12 +37,15 @@ _LACKING = (
 """What torch says, in errors of no class of their own, where a compiler or a device is missing."""
 
 
+_GOOD = Fate(Stage.CHECK, None, Check.VERIFIED)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is known of a candidate, and the rows that say so."""
 
     job: Job
-    status: Status
+    fate: Fate = _GOOD
     message: str = ""
     wall_s: float = 0.0
     """What its worker took, in seconds by the parent's clock."""
@@ -57,41 +58,49 @@ class Verdict:
     def of(cls, job: Job, ended: Ended[Notes], recorded: Sequence[Row]) -> Verdict:
         """Say what a worker's end means, as far as it goes without looking at its answers."""
         if ended.death is not None:
-            return cls(job, *_of_death(ended.death, ended), ended.wall_s)
+            fate = Fate(_stage(ended), _cause(ended.death))
+            last = f": {ended.last_words}" if ended.last_words and fate.cause is not Cause.LIMIT else ""
+            return cls(job, fate, f"{ended.death} (at {fate.stage}){last}", ended.wall_s)
         if ended.failure is not None:
             failed = {row.implementation for row in recorded if row.check is Check.FAILED}
-            status = status_of(ended.failure.error, failed)
-            return cls(job, status, ended.message, ended.wall_s, evidence=ended.failure.traceback)
-        return cls(job, Status.VERIFIED, "", ended.wall_s, ended.answer or {})
+            fate = fate_of(ended.failure.error, failed)
+            if fate.cause is Cause.MEMORY:  # which runs out anywhere
+                fate = replace(fate, stage=_stage(ended))
+            return cls(job, fate, ended.message, ended.wall_s, evidence=ended.failure.traceback)
+        return cls(job, _GOOD, "", ended.wall_s, ended.answer or {})
+
+    @property
+    def status(self) -> Status:
+        """The word for it."""
+        return Status.of(self.fate)
 
     def rows(self, recorded: Sequence[Row], second: SecondCheck | None) -> tuple[tuple[Row, ...], Verdict]:
         """Give the rows that count, and the verdict that goes with them."""
-        if self.status is not Status.VERIFIED or not recorded or second is None:
-            known = (
-                self if self.status is not Status.VERIFIED else self._with(Status.CRASH, "it left no record")
-            )
+        if not self.fate.done or not recorded or second is None:
+            known = self._with(Stage.TIME, Cause.DIED, "it left no record") if self.fate.done else self
             return known._failed(recorded), known
         if second.broken:
             why = f"its answers could not be checked outside its process: {second.broken}"
-            return untimed_rows(recorded, why), self._with(Status.UNVERIFIED, why)
+            return untimed_rows(recorded, why), self._with(Stage.CHECK, Cause.DOUBT, why)
         if second.undone:
             second = replace(second, undone="", vacuous=second.undone)
         rows = twice_checked(recorded, second)
         try:
             rows = judged_rows(rows, self.notes, wall_s=self.wall_s)
         except TimingError as error:
-            return untimed_rows(rows, str(error)), self._with(Status.UNVERIFIED, str(error))
+            return untimed_rows(rows, str(error)), self._with(Stage.TIME, Cause.DOUBT, str(error))
         if second.wrong:
             return rows, self._with(
-                Status.WRONG,
+                Stage.CHECK,
+                Cause.WRONG,
                 f"right in its own process, and wrong where it was checked outside: {second.wrong}",
             )
         if not rows[0].check.comparable:
-            return rows, self._with(Status.UNVERIFIED, note_text(rows[0].note))
+            return rows, self._with(Stage.CHECK, Cause.DOUBT, note_text(rows[0].note))
         return rows, self
 
-    def _with(self, status: Status, message: str) -> Verdict:
-        return replace(self, status=status, message=message)
+    def _with(self, stage: Stage, cause: Cause, message: str) -> Verdict:
+        return replace(self, fate=Fate(stage, cause), message=message)
 
     def _failed(self, recorded: Sequence[Row]) -> tuple[Row, ...]:
         """Account for the candidate and its baselines where it failed; no row keeps a time or a ratio."""
@@ -112,18 +121,19 @@ class Verdict:
 
     def _row(self, name: str, role: Role, check: Check, note: str) -> Row:
         job = self.job
+        ended = {"stage": self.fate.stage.value, "cause": self.fate.cause.value} if self.fate.cause else {}
         return Row(
             case=job.case_id,
             implementation=name,
             role=role,
             check=check,
             note=Note.free(note),
-            params={"candidate": job.name, "problem": job.problem, "inputs": job.inputs},
+            params={"candidate": job.name, "problem": job.problem, "inputs": job.inputs, **ended},
             seed=job.settings.seed,
         )
 
 
-def status_of(error: BaseException, failed: frozenset[str] | set[str] = frozenset()) -> Status:
+def fate_of(error: BaseException, failed: frozenset[str] | set[str] = frozenset()) -> Fate:
     """Say what an error of a worker means for its candidate.
 
     Args:
@@ -133,24 +143,22 @@ def status_of(error: BaseException, failed: frozenset[str] | set[str] = frozense
     match error:
         case ModelFileError():
             return _of_loading(error)
-        case DeviceMemoryError() | MemoryError():
-            return Status.OUT_OF_MEMORY
-        case ImplementationError():
-            return Status.COMPILE_FAILURE if _is_of_a_compiler(error) else Status.RUN_FAILURE
-        case VerificationError():
-            return Status.WRONG if not failed or CANDIDATE in failed else Status.UNVERIFIED
-        case TimingError():
-            return Status.UNVERIFIED
-        case UnavailableError() | UsageError():
-            return Status.UNAVAILABLE
-    return Status.CRASH
+        case ImplementationError() if _is_of_a_compiler(error):
+            return Fate(Stage.COMPILE, Cause.REFUSED)
+        case VerificationError() if failed and CANDIDATE not in failed:
+            return Fate(Stage.CHECK, Cause.DOUBT)
+        case KernelmarkError() | MemoryError():
+            return Fate.of(error)
+    return Fate(Stage.RUN, Cause.DIED)
 
 
-def _of_loading(error: ModelFileError) -> Status:
+def _of_loading(error: ModelFileError) -> Fate:
     said = str(error.__cause__ or error)
     if isinstance(error.__cause__, ModuleNotFoundError) or any(word in said for word in _LACKING):
-        return Status.UNAVAILABLE
-    return Status.COMPILE_FAILURE if _is_of_a_compiler(error) else Status.IMPORT_FAILURE
+        return Fate(Stage.IMPORT, Cause.UNAVAILABLE)
+    if _is_of_a_compiler(error):
+        return Fate(Stage.COMPILE, Cause.REFUSED)
+    return Fate(Stage.IMPORT, Cause.RAISED)
 
 
 def _is_of_a_compiler(error: BaseException) -> bool:
@@ -161,12 +169,12 @@ def _is_of_a_compiler(error: BaseException) -> bool:
     return "Error building extension" in str(cause or error)
 
 
-def _of_death(death: Death, ended: Ended[Notes]) -> tuple[Status, str]:
+def _stage(ended: Ended[Notes]) -> Stage:
+    """Give the last stage of those that a candidate goes through."""
+    return next((Stage(each) for each in reversed(ended.stages) if each in list(Stage)), Stage.ASKED)
+
+
+def _cause(death: Death) -> Cause:
     if death.timed_out:
-        return Status.TIMEOUT, _at(str(death), ended)
-    told = _at(str(death), ended) + (f": {ended.last_words}" if ended.last_words else "")
-    return (Status.OUT_OF_MEMORY if death.killed else Status.CRASH), told
-
-
-def _at(death: str, ended: Ended[Notes]) -> str:
-    return f"{death}, while {ended.stage}" if ended.stage else death
+        return Cause.LIMIT
+    return Cause.MEMORY if death.killed else Cause.DIED  # the system kills where memory runs out

@@ -24,9 +24,10 @@ from kernelmark.kernelbench.candidates.contestants import (
     raising_its_own,
     runs_out_of_memory,
 )
-from kernelmark.kernelbench.candidates.job import CANDIDATE, Job, Step
+from kernelmark.kernelbench.candidates.job import CANDIDATE, Job
 from kernelmark.kernelbench.candidates.problem import Problem, load_problem
 from kernelmark.models.state import Kept
+from kernelmark.records import Stage
 from kernelmark.text import in_short
 from kernelmark.timing import Budget, open_timer
 from kernelmark.verify.conduct import Conduct
@@ -78,15 +79,15 @@ def work(job: Job, channel: Channel) -> Notes:
 
 def _compare(job: Job, session: Session, channel: Channel) -> Notes:
     device = session.device.torch_name
-    channel.stage(Step.PROBLEM)
+    channel.stage(Stage.ASKED)
     problem = _problem(job, device)
     baselines = make_baselines(job, problem)
     conduct = Conduct(problem.model)
-    channel.stage(Step.LOAD)
+    channel.stage(Stage.IMPORT)
     model, unshared = load_candidate(job, problem, device)
     _require_untouched(conduct, job)
     kept = Kept(model)
-    channel.stage(Step.CALL)
+    channel.stage(Stage.RUN)
     call = _checked_call(model, problem, conduct, job, on_cuda=device.startswith("cuda"))
     for number in range(_PREWARM_CALLS):
         problem.draws.renew()
@@ -95,13 +96,13 @@ def _compare(job: Job, session: Session, channel: Channel) -> Notes:
             kept.after_first_call()
         kept.put_back()
     _require_untouched(conduct, job)
-    channel.stage(Step.COMPARE)
+    channel.stage(Stage.TIME)
     conduct.calls_begin()
     plan = make_plan(_case(job, problem), (CANDIDATE, ours(model, kept, problem, conduct)), baselines)
     run_plan(plan, session)
     _require_untouched(conduct, job)
     seeds = [int(each) for each in channel.ask(TIMED)]
-    channel.stage(Step.ANSWER)
+    channel.stage(Stage.CHECK)
 
     def from_the_start() -> Any:
         kept.put_back()

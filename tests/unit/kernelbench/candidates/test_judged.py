@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernelmark.kernelbench.candidates.judged import Judged, Speedup, read_judged
+import pytest
+
+from kernelmark.errors import UsageError
+from kernelmark.kernelbench.candidates.judged import KEPT, Judged, Speedup, read_judged, take_up
 from kernelmark.kernelbench.statuses import Status
 
 
@@ -34,3 +37,18 @@ def test_it_ends_as_a_kernel_of_a_suite_does() -> None:
         "off",
         2.0,
     )
+
+
+def test_a_run_is_taken_up_only_where_the_same_is_asked_for(tmp_path: Path) -> None:
+    line = Judged("a.py", "level1/1_a.py", Status.WRONG).to_json() + "\n"
+    assert take_up(tmp_path, {"dtype": "f32", "atol": None}, resume=True) == {}
+    (tmp_path / KEPT).write_text(line)
+    assert list(take_up(tmp_path, {"dtype": "f32", "atol": None}, resume=True)) == ["a.py"]
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UsageError, match="made with dtype f32, and this one asks for bf16; ask for the same"):
+        take_up(tmp_path, {"dtype": "bf16", "atol": None}, resume=True)
+    with pytest.raises(UsageError, match="made with atol None, and this one asks for"):
+        take_up(tmp_path, {"dtype": "f32", "atol": 0.1}, resume=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert take_up(tmp_path, {"dtype": "bf16"}, resume=False) == {}
+    assert not (tmp_path / KEPT).exists()

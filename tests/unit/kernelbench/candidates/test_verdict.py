@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from kernelmark.errors import (
 from kernelmark.isolation import decode, encode
 from kernelmark.kernelbench.candidates.contestants import raising_its_own
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Baseline, Job, Settings
-from kernelmark.kernelbench.candidates.verdict import Verdict, status_of
+from kernelmark.kernelbench.candidates.verdict import Verdict, fate_of
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelfile.handover import SecondCheck
-from kernelmark.records import Cache, Check, Note, PassRecord, Role, Row, Timing
+from kernelmark.records import Cache, Cause, Check, Fate, Note, PassRecord, Role, Row, Stage, Timing
 from kernelmark.stats import summarise
 
 JOB = Job(
@@ -74,8 +75,9 @@ def rows(candidate: Check = Check.VERIFIED) -> tuple[Row, ...]:
     return tuple(made)
 
 
-def verdict(status: Status = Status.VERIFIED, message: str = "", wall_s: float = 1.0) -> Verdict:
-    return Verdict(JOB, status, message, wall_s, {CANDIDATE: ["a note"]}, "evidence")
+def verdict(fate: Fate | None = None, message: str = "", wall_s: float = 1.0) -> Verdict:
+    known = Verdict(JOB) if fate is None else Verdict(JOB, fate)
+    return replace(known, message=message, wall_s=wall_s, notes={CANDIDATE: ["a note"]}, evidence="evidence")
 
 
 def test_statistics_and_ratios_are_computed_again_from_the_samples() -> None:
@@ -115,11 +117,13 @@ def test_samples_that_add_up_to_more_time_than_there_was_leave_no_time() -> None
 def test_one_that_failed_has_a_failed_row_and_untimed_baselines_whatever_was_recorded(
     recorded: tuple[Row, ...],
 ) -> None:
-    found, known = verdict(Status.CRASH, "it died").rows(recorded, None)
+    found, known = verdict(Fate(Stage.IMPORT, Cause.DIED), "it died").rows(recorded, None)
     assert known.status is Status.CRASH
     assert [row.implementation for row in found] == [CANDIDATE, "eager", "inductor"]
     assert found[0].check is Check.FAILED
     assert all(row.timing is None and row.ratio is None for row in found)
+    if not recorded:
+        assert (found[0].params["stage"], found[0].params["cause"]) == ("import", "died")
 
 
 def test_one_that_says_it_went_well_and_left_nothing_has_crashed() -> None:
@@ -176,12 +180,12 @@ def told(error: BaseException) -> BaseException:
     ],
 )
 def test_an_error_has_the_status_of_its_cause(error: BaseException, status: Status) -> None:
-    assert status_of(told(error)) is status
+    assert Status.of(fate_of(told(error))) is status
 
 
 def test_a_baseline_that_failed_leaves_the_candidate_unverified() -> None:
-    assert status_of(VerificationError("off"), {CANDIDATE, "eager"}) is Status.WRONG
-    assert status_of(VerificationError("off"), {"eager"}) is Status.UNVERIFIED
+    assert Status.of(fate_of(VerificationError("off"), {CANDIDATE, "eager"})) is Status.WRONG
+    assert Status.of(fate_of(VerificationError("off"), {"eager"})) is Status.UNVERIFIED
 
 
 def test_no_error_of_this_package_is_taken_for_a_verified_candidate() -> None:
@@ -191,4 +195,4 @@ def test_no_error_of_this_package_is_taken_for_a_verified_candidate() -> None:
             error = kind("x")
         except TypeError:  # one that takes more; none of a worker's
             continue
-        assert status_of(told(error)) is not Status.VERIFIED
+        assert Status.of(fate_of(told(error))) is not Status.VERIFIED
