@@ -4,6 +4,7 @@
     python scripts/compiler_opinfo.py --out found.jsonl            # goes on where found.jsonl ends
     python scripts/compiler_opinfo.py --backward --dtypes f32      # gradients too
     python scripts/compiler_opinfo.py --table found.jsonl          # the table of what was found before
+    python scripts/compiler_opinfo.py --table found.jsonl --page docs/reports/compiler-opinfo.md
 
 The samples are those of ``torch.testing._internal.common_methods_invocations.op_db``. Each goes through
 ``torch.compile(..., backend="torchsched")``; a float answer is held against eager's in float64, all others are held
@@ -44,10 +45,14 @@ DTYPES = {
     "i64": torch.int64,
     "bool": torch.bool,
 }
+SOURCE = "python scripts/compiler_opinfo.py --dtypes f32,i64,bool --samples 2 --seconds 40 --out found.jsonl"
+"""What the kept page is made with."""
 RIGHT = ("ok", "refused", "eager", "skipped")
 """What is no finding: ``eager`` is what dynamo gave no graph of, ``skipped`` what eager has no one answer for."""
 FINDINGS = ("WRONG", "WROTE INPUT", "ALIASES", "NAMELESS", "ERROR", "CRASH", "HANG")
 
+_PYTORCH = ("aten.", "prims.", "torch_nn.")
+"""How the name of an operation begins that a user of PyTorch may know; others are the compiler's own."""
 _UNSET = (
     "empty",
     "new_empty",
@@ -338,7 +343,7 @@ def checked(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str
         while cause is not None and not isinstance(cause, CompilerError):
             cause = getattr(cause, "inner_exception", None) or cause.__cause__
         if isinstance(cause, CompilerError):
-            named = (cause.op or "").startswith(("aten.", "prims.")) or "it was made for: " in str(cause)
+            named = (cause.op or "").startswith(_PYTORCH) or "it was made for: " in str(cause)
             return ("refused" if named else "NAMELESS"), f"{cause.op}: {_short(cause)}"
         if type(error).__module__.startswith("torch._dynamo"):
             return "eager", f"dynamo: {_short(error)}"
@@ -418,6 +423,39 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
+def page(findings: Sequence[Finding], source: str) -> str:
+    """Write the page that is kept: how many operators, the table, and what is refused."""
+    refused: dict[str, Counter[str]] = {}
+    for each in findings:
+        if each.what == "refused":
+            refused.setdefault(each.op, Counter())[each.text.partition(":")[0]] += 1
+    operators = {each.op for each in findings}
+    right = {each.op for each in findings if each.what == "ok"}
+    lines = [
+        "# PyTorch's operator samples, compiled",
+        "",
+        f"{len(operators)} operators of `op_db`, {len(findings)} samples; torch {torch.__version__}. Of"
+        f" {len(right)} operators at least one sample is compiled and right, and {len(refused)} have samples that are"
+        " refused by name.",
+        "",
+        "```bash",
+        source,
+        "```",
+        "",
+        "`ok` is right, with inputs kept bit for bit and results that share memory where eager's do; `refused` is an"
+        " error that names the operator; `eager` is what dynamo gave no graph of; `skipped` has no one answer.",
+        "",
+        table(findings),
+        "",
+        "## Refused",
+        "",
+        "| operator | at | samples |",
+        "|---|---|---|",
+        *(f"| {op} | {', '.join(found)} | {sum(found.values())} |" for op, found in sorted(refused.items())),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def read(path: Path) -> list[Finding]:
     """Read what an earlier run found."""
     if not path.exists():
@@ -446,7 +484,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="for one sample")
     parser.add_argument("--out", type=Path, help="one line for each sample; goes on where it ends")
     parser.add_argument("--table", type=Path, help="print the table of an earlier run")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write the page of an earlier run; needs --table"
+    )
     asked = parser.parse_args(arguments)
+    if asked.page and not asked.table:
+        parser.error("--page is of an earlier run: give its file as --table")
+    if asked.page:
+        asked.page.write_text(page(read(asked.table), SOURCE), encoding="utf-8")
+        return 0
     if asked.table:
         print(table(read(asked.table)))
         return 0
