@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from kernelmark.kernelbench.results import KernelResult, SuiteRun
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.records import Check, OutputCheck, Ratio, Role, Row
-from kernelmark.report.notes import note_text
 from kernelmark.stats import MeanRatio, mean_ratio
 
 __all__ = ["OVER_ALL", "Cause", "Group", "Line", "Losing", "SuiteFigures", "figures_of"]
@@ -50,12 +49,6 @@ class Line:
         """The worst error as a multiple of what is allowed."""
         found = [output.error_over_tolerance for output in self.ours.outputs] if self.ours else []
         return max((each for each in found if each is not None), default=None)
-
-    @property
-    def vouched_for(self) -> bool:
-        """Whether it is verified, and the engine says that its check proves something."""
-        verified = self.outcome.status is Status.VERIFIED
-        return verified and (self.ours is None or self.ours.check.comparable)
 
     def median_ns(self, name: str) -> float | None:
         """Give the median of an implementation; ``None`` where it was not timed."""
@@ -95,8 +88,7 @@ class Losing:
 class Cause:
     """Kernels that are not verified for the same reason."""
 
-    status: Status | Check
-    """What became of them; the engine's check of those that ended well and whose check vouches for nothing."""
+    status: Status
     message: str
     kernels: tuple[str, ...]
 
@@ -158,21 +150,13 @@ def _group(name: str, lines: Sequence[Line], baselines: Iterable[str]) -> Group:
 
 
 def _causes(lines: Iterable[Line], root: str) -> tuple[Cause, ...]:
-    kernels: dict[tuple[Status | Check, str], list[str]] = {}
+    kernels: dict[tuple[Status, str], list[str]] = {}
     for line in lines:
-        if not line.vouched_for:
-            kernels.setdefault(_why(line, root), []).append(line.kernel)
+        if line.outcome.status is not Status.VERIFIED:
+            why = line.outcome.status, _cause(line.outcome.message, root)
+            kernels.setdefault(why, []).append(line.kernel)
     found = [Cause(status, message, tuple(names)) for (status, message), names in kernels.items()]
-    order = [Check.UNVERIFIED, Check.NONCOMPARABLE, *Status, *Check]
-    return tuple(
-        sorted(found, key=lambda cause: (order.index(cause.status), -len(cause.kernels), cause.message))
-    )
-
-
-def _why(line: Line, root: str) -> tuple[Status | Check, str]:
-    if line.outcome.status is Status.VERIFIED and line.ours is not None:
-        return line.ours.check, note_text(line.ours.note)
-    return line.outcome.status, _cause(line.outcome.message, root)
+    return tuple(sorted(found, key=lambda cause: (cause.status.rank, -len(cause.kernels), cause.message)))
 
 
 def _cause(message: str, root: str) -> str:

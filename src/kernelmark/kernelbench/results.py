@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,7 +21,8 @@ from kernelmark.errors import RecordError, UsageError
 from kernelmark.files import replace
 from kernelmark.kernelbench.statuses import Outcome, Status
 from kernelmark.kernelbench.suite import Sizes
-from kernelmark.records import RECORDS_FILE, Record, StoredRun, read_run
+from kernelmark.records import RECORDS_FILE, Record, Role, StoredRun, read_run
+from kernelmark.report.notes import note_text
 
 __all__ = [
     "FORMAT_VERSION",
@@ -225,9 +227,14 @@ def _result(out: Path, outcome: Outcome) -> KernelResult:
     if not (folder / RECORDS_FILE).is_file():
         return KernelResult(outcome, None)
     try:
-        return KernelResult(outcome, read_run(folder))
+        stored = read_run(folder)
     except RecordError as error:
         return KernelResult(outcome, None, str(error))
+    ours = next((row for row in stored.rows if row.role is Role.OURS), None)
+    if outcome.status is Status.VERIFIED and ours is not None and not ours.check.comparable:
+        # a run of before took a command's exit status of 0 for its word
+        outcome = changed(outcome, status=Status.UNVERIFIED, message=note_text(ours.note))
+    return KernelResult(outcome, stored)
 
 
 def _by_number(kernel: str) -> tuple[tuple[int, str], ...]:
