@@ -237,6 +237,7 @@ def test_a_wrong_answer_ends_with_1_and_shows_the_row(run: Run) -> None:
         (("product.py", "--threads", "0"), "--threads 0"),
         (("product.py", "--iterations", "1"), "--iterations 1"),
         (("product.py", "--baselines", "eagr"), r"did you mean 'eager'"),
+        (("product.py", "--output-shape", "=3"), "--output-shape =3: write sizes"),
         (("product.py", "--tolerance", "-1"), "the command line: tolerance = -1"),
         (("product.py", "--tolerance", "nan"), "the command line: tolerance = nan"),
         (("product.py", "--timeout", "nan"), "--timeout nan"),

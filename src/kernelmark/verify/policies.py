@@ -71,8 +71,8 @@ class Tolerances:
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("figure", "atol", "rtol"):
-            _require_number(self._told(name), getattr(self, name))
+        for name, value in (("tolerance", self.figure), ("atol", self.atol), ("rtol", self.rtol)):
+            _require_number(self._told(name), value)
         if self.figure == 0:
             raise UsageError(
                 f"{self._told('tolerance')} = 0: give a number above 0; an exact answer is atol 0 and rtol 0"

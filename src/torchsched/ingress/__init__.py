@@ -17,8 +17,6 @@ if TYPE_CHECKING:
         InputSpec,
         parse_init_args,
         parse_input_shapes,
-        parse_output_shape,
-        require_output,
     )
 
 __all__ = [
@@ -33,8 +31,6 @@ __all__ = [
     "parse_gflops",
     "parse_init_args",
     "parse_input_shapes",
-    "parse_output_shape",
-    "require_output",
 ]
 
 _HOME = {
@@ -49,8 +45,6 @@ _HOME = {
     "parse_gflops": "flops",
     "parse_init_args": "shapes",
     "parse_input_shapes": "shapes",
-    "parse_output_shape": "shapes",
-    "require_output": "shapes",
 }
 """Public name → the module of this package that holds it."""
 

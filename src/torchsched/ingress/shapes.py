@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kernelmark.errors import UsageError
 from kernelmark.text.near import suggestion
 from torchsched.elements import Element
-from torchsched.signature import Result, TensorType
+from torchsched.signature import TensorType
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +30,6 @@ __all__ = [
     "Values",
     "parse_init_args",
     "parse_input_shapes",
-    "parse_output_shape",
-    "require_output",
 ]
 
 LARGEST_RANK = 16
@@ -169,31 +167,6 @@ def parse_input_shapes(text: str) -> tuple[InputSpec | Literal, ...]:
         UsageError: one of them is malformed; the message shows it.
     """
     return tuple(_parse_one(part, text) for part in _split(text, "--input-shapes")) if text.strip() else ()
-
-
-def parse_output_shape(text: str) -> InputSpec:
-    """Read ``--output-shape``: one tensor; its values are what the output buffer holds before the call.
-
-    Raises:
-        UsageError: it is malformed, or is no tensor.
-    """
-    spec = _parse_one(text, text)
-    if isinstance(spec, Literal):
-        raise UsageError(f"--output-shape {text}: write sizes, as in 1024x1024xf32x0")
-    return spec
-
-
-def require_output(spec: InputSpec, outputs: tuple[Result, ...]) -> None:
-    """Check that the model gives what ``--output-shape`` says.
-
-    Raises:
-        UsageError: it gives something else.
-    """
-    found = ", ".join(str(output.type) for output in outputs) or "nothing"
-    first = outputs[0].type if outputs else None
-    if first is None or first.shape != spec.shape or spec.element not in (None, first.element):
-        said = spec if spec.element is None else spec.type()
-        raise UsageError(f"--output-shape says {said}, and the model gives {found}")
 
 
 def parse_init_args(text: str | None) -> tuple[Any, ...] | None:

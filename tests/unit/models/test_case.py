@@ -89,6 +89,7 @@ def test_counting_leaves_the_model_and_its_inputs_as_they_were() -> None:
     assert torch.equal(x, torch.ones(3))
 
 
+@pytest.mark.spec("L9")
 def test_each_output_is_what_is_said_of_it() -> None:
     found = (TensorType((2, 3), Element.F32), TensorType((2,), Element.I64))
     require_outputs(_specs("2x3,2xi64"), found)
@@ -96,6 +97,8 @@ def test_each_output_is_what_is_said_of_it() -> None:
     for text in ("2x3", "2x3,2xi32", "2x4,2xi64", "2x3xf16,2xi64"):
         with pytest.raises(UsageError, match="and the model gives 2x3xf32, 2xi64"):
             require_outputs(_specs(text), found)
+    with pytest.raises(UsageError, match="--output-shape says 4, and the model gives nothing"):
+        require_outputs(_specs("4"), ())
 
 
 def _specs(text: str) -> Any:

@@ -17,10 +17,7 @@ from torchsched.ingress.shapes import (
     Values,
     parse_init_args,
     parse_input_shapes,
-    parse_output_shape,
-    require_output,
 )
-from torchsched.signature import Result, TensorType
 
 
 @pytest.mark.spec("L9")
@@ -209,31 +206,3 @@ def test_shaped_values_have_their_shape() -> None:
     symmetric = _draw("5x5xsym")
     assert torch.equal(symmetric, symmetric.mT)
     torch.testing.assert_close(_draw("5x7xprob").sum(-1), torch.ones(5))
-
-
-# --- the output --------------------------------------------------------------------------------------
-
-OUTPUTS = (Result("out", TensorType((4, 8), Element.F32)),)
-
-
-@pytest.mark.spec("L9")
-@pytest.mark.parametrize("text", ["4x8xf32x0", "4x8", " 4 x 8 x f32"])
-def test_an_output_shape_that_fits_is_accepted(text: str) -> None:
-    require_output(parse_output_shape(text), OUTPUTS)
-
-
-@pytest.mark.spec("L9")
-@pytest.mark.parametrize("text", ["8x4", "4x8xbf16", "32xf32x0"])
-def test_an_output_shape_that_does_not_fit_names_both(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--output-shape says .*, and the model gives 4x8xf32"):
-        require_output(parse_output_shape(text), OUTPUTS)
-
-
-def test_a_model_without_results_fits_no_output_shape() -> None:
-    with pytest.raises(UsageError, match="the model gives nothing"):
-        require_output(parse_output_shape("4"), ())
-
-
-def test_an_output_is_no_literal() -> None:
-    with pytest.raises(UsageError, match="--output-shape =3: write sizes"):
-        parse_output_shape("=3")
