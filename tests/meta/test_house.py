@@ -32,7 +32,7 @@ LARGEST = {
     "harness": 2_300,
     "isolation": 1_680,
     "kernelbench": 3_700,
-    "kernelfile": 4_200,
+    "kernelfile": 3_750,
     "launches": 1_900,
     "lazy": 70,
     "manifest": 2_700,
@@ -42,7 +42,7 @@ LARGEST = {
     "records": 1_200,
     "report": 1_900,
     "roofline": 520,
-    "stats": 310,
+    "stats": 320,
     "text": 80,
     "timing": 4_100,
     "units": 110,
@@ -51,7 +51,6 @@ LARGEST = {
 """Lines of Python in each room."""
 
 CIRCLES = {
-    ("kernelmark.harness.elsewhere", "kernelmark.harness.runner"),
     (
         "torchsched.descriptors.file_steps",
         "torchsched.descriptors.loader",
@@ -62,7 +61,7 @@ CIRCLES = {
 }
 """Circles that are still to be broken."""
 
-TWICE = frozenset({"Baseline", "Line", "Measured", "Outcome", "Request", "Setting", "State"})
+TWICE = frozenset({"Baseline", "Line", "Measured", "Request", "Setting", "State"})
 """Class names that still stand for two things of one layer."""
 
 EXAMPLES = frozenset({"src/mylib/manifest/gemm.yaml", "manifest/scaling.yaml"})

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelmark.kernelfile.judging import Outcome
+from kernelmark.kernelfile.judging import Ending
 from kernelmark.report import write_report
 from kernelmark.report.columns import Align
 from kernelmark.report.pages import Block, Items, Page, Section, Table, page_markdown
@@ -19,12 +19,12 @@ from kernelmark.units import format_ratio, significant
 __all__ = ["VERDICTS", "write_documents"]
 
 VERDICTS = {
-    Outcome.MEASURED: "PASS",
-    Outcome.VERIFIED: "PASS (verified only, not timed)",
-    Outcome.UNVERIFIED: "NOT VERIFIED: nothing shows that the answers are right",
-    Outcome.WRONG: "FAIL",
-    Outcome.CRASHED: "FAIL (the solution gave no answer)",
-    Outcome.UNTIMED: "PASS, but without times that can be trusted",
+    Ending.MEASURED: "PASS",
+    Ending.VERIFIED: "PASS (verified only, not timed)",
+    Ending.UNVERIFIED: "NOT VERIFIED: nothing shows that the answers are right",
+    Ending.WRONG: "FAIL",
+    Ending.CRASHED: "FAIL (the solution gave no answer)",
+    Ending.UNTIMED: "PASS, but without times that can be trusted",
 }
 
 _STATISTICS = {

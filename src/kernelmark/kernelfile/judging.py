@@ -20,7 +20,7 @@ from kernelmark.timing import block_samples
 from kernelmark.units import NS_PER_MS, NS_PER_S, format_time
 
 __all__ = [
-    "Outcome",
+    "Ending",
     "judged_rows",
     "missing_rows",
     "speedups",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Outcome(StrEnum):
+class Ending(StrEnum):
     """What became of a comparison."""
 
     MEASURED = "measured"
@@ -43,10 +43,10 @@ class Outcome(StrEnum):
     @property
     def passed(self) -> bool:
         """Whether all that was asked for was done, and nothing was found to be wrong."""
-        return self in (Outcome.MEASURED, Outcome.VERIFIED, Outcome.UNVERIFIED)
+        return self in (Ending.MEASURED, Ending.VERIFIED, Ending.UNVERIFIED)
 
     @classmethod
-    def of(cls, fate: Fate) -> Outcome:
+    def of(cls, fate: Fate) -> Ending:
         """Give the word for ``fate``."""
         if fate.cause is not None:
             return _BY_CAUSE.get(fate.cause, cls.WRONG)
@@ -56,8 +56,8 @@ class Outcome(StrEnum):
 
 
 _BY_CAUSE = {
-    **dict.fromkeys((Cause.RAISED, Cause.MEMORY, Cause.LIMIT, Cause.DIED), Outcome.CRASHED),
-    **dict.fromkeys((Cause.DOUBT, Cause.UNAVAILABLE), Outcome.UNTIMED),
+    **dict.fromkeys((Cause.RAISED, Cause.MEMORY, Cause.LIMIT, Cause.DIED), Ending.CRASHED),
+    **dict.fromkeys((Cause.DOUBT, Cause.UNAVAILABLE), Ending.UNTIMED),
 }
 """What ended a comparison; everything else was found to be wrong."""
 

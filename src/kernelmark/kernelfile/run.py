@@ -33,7 +33,7 @@ from kernelmark.kernelfile.building import Library, find_library
 from kernelmark.kernelfile.document import VERDICTS, write_documents
 from kernelmark.kernelfile.handover import Job, SecondCheck
 from kernelmark.kernelfile.judging import (
-    Outcome,
+    Ending,
     judged_rows,
     missing_rows,
     speedups,
@@ -78,7 +78,7 @@ class KernelRun:
     request: Request
     header: RunHeader
     rows: tuple[Row, ...]
-    outcome: Outcome
+    outcome: Ending
     error: KernelmarkError | None
     """What ended it; ``None`` where it passed."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -284,7 +284,7 @@ def _judged(
     if crashed and ended.failure:
         facts["output"] = _output(ended)
     fate = Fate.of(error) if error is not None else rows[0].fate
-    return KernelRun(request, stored.header, rows, Outcome.of(fate), error, facts)
+    return KernelRun(request, stored.header, rows, Ending.of(fate), error, facts)
 
 
 def _error_of_second(second: SecondCheck) -> KernelmarkError | None:

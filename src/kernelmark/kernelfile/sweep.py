@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import KernelmarkError, TimingError, UsageError, VerificationError
-from kernelmark.kernelfile.judging import Outcome
+from kernelmark.kernelfile.judging import Ending
 from kernelmark.kernelfile.request import Request
 from kernelmark.kernelfile.run import carry_out, processes
 from kernelmark.records import FORMAT_VERSION
@@ -168,11 +168,12 @@ def _fingerprint(request: Request) -> str:
 
 
 def _kept(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Give the points of an earlier sweep that went well; a file that cannot be read keeps nothing."""
+    """Give the points of an earlier sweep that went well; a file of another version, or none, keeps nothing."""
     try:
-        points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        told = json.loads(path.read_text(encoding="utf-8"))
+        points = told["points"] if told["schema_version"] == FORMAT_VERSION else ()
         return {
-            each["fingerprint"]: each["found"] for each in points if Outcome(each["found"]["outcome"]).passed
+            each["fingerprint"]: each["found"] for each in points if Ending(each["found"]["outcome"]).passed
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -60,6 +60,10 @@ def test_a_sweep_has_a_line_and_a_mark_for_each_size_and_goes_on_where_it_stoppe
     assert len(drawn.findall("{*}circle")) == 4
     again = run_sweep(asked(SOLUTION), parse_sweep(["N=8,32"]))
     assert [each.kept for each in again] == [True, False]
+    stored = json.loads((out / "sweep.json").read_text())
+    (out / "sweep.json").write_text(json.dumps({**stored, "schema_version": 1}))
+    other = run_sweep(asked(SOLUTION), parse_sweep(["N=8"]))
+    assert [each.kept for each in other] == [False]
     changed = run_sweep(asked(SOLUTION + "\n# changed\n"), parse_sweep(["N=8"]))
     assert [each.kept for each in changed] == [False]
 
