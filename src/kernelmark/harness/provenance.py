@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import secrets
 import socket
 import subprocess
@@ -37,14 +38,19 @@ _LIBRARIES = (
     "flashinfer-python",
 )
 
+_RUN_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+
 
 def now() -> str:
     """Give the time as ISO 8601, in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def run_name() -> str:
-    """Name a run so that names sort by time and two of one second differ."""
+def run_name(folder: Path | str | None = None) -> str:
+    """Name a run so that names sort by time and two of one second differ; as its folder, where that has such a name."""
+    name = Path(folder).name if folder is not None else ""
+    if _RUN_NAME.fullmatch(name):
+        return name
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 

@@ -62,6 +62,14 @@ class Comparison:
 
         return console_text(self.rows)
 
+    __repr__ = __str__  # at a prompt the table is what was asked for, not every sample
+
+    def _repr_html_(self) -> str:
+        """Give the table to a notebook."""
+        from kernelmark.report import html_table
+
+        return html_table(self.rows)
+
 
 class Runner:
     """Checks, times and records an op and what it is compared with.

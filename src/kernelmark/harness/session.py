@@ -255,7 +255,7 @@ class Session:
         probe, notes = self._measure_device(device, record)
         return RunHeader(
             format_version=FORMAT_VERSION,
-            run=run_name(),
+            run=run_name(options.out),
             started=now(),
             command=self.command,
             device=record,

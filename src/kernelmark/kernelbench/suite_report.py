@@ -20,7 +20,7 @@ from kernelmark.kernelbench.results import HEADER, SuiteRun, read_suite_run
 from kernelmark.kernelbench.suite_page import facts_of, suite_page
 from kernelmark.report import Format, write_report
 from kernelmark.report.columns import Value
-from kernelmark.report.csv_ import csv_table
+from kernelmark.report.formats import csv_table
 from kernelmark.report.notes import note_text
 from kernelmark.report.pages import page_markdown, page_text
 

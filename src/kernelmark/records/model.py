@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from kernelmark.records.fate import Check, Fate, RunOutcome
 from kernelmark.records.metadata import problems
 from kernelmark.records.notes import Note
+from kernelmark.units import format_ratio
 
 __all__ = [
     "Bound",
@@ -239,6 +240,11 @@ class Ratio(Record):
     blocks: int = Field(ge=1)
     block_ratios: tuple[float, ...] = ()
     verdict: Literal["faster", "slower", "undecided", "no interval"] = "no interval"
+
+    def __str__(self) -> str:
+        """Write it as a report does: ``1.131 [1.059, 1.208] ours faster``."""
+        verdict = f"ours {self.verdict}" if self.verdict in ("faster", "slower") else self.verdict
+        return f"{format_ratio(self.value, self.low, self.high)} {verdict}"
 
     @model_validator(mode="after")
     def _interval_is_whole(self) -> Ratio:

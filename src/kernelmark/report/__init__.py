@@ -1,9 +1,9 @@
 """What a run's records say, for a console, Markdown, JSON, CSV and JUnit: rendered, never computed."""
 
-from kernelmark.report.console import console_report, console_table, console_text
-from kernelmark.report.junit import junit_properties
-from kernelmark.report.lines import check_lines, progress_line
-from kernelmark.report.run import Format, render, write_report, write_reports
+from kernelmark.report.console import console_report, console_table, console_text, html_table
+from kernelmark.report.formats import Format, render, write_reports
+from kernelmark.report.pages import write_report
+from kernelmark.report.rows import check_lines, junit_properties, progress_line
 
 __all__ = [
     "Format",
@@ -11,6 +11,7 @@ __all__ = [
     "console_report",
     "console_table",
     "console_text",
+    "html_table",
     "junit_properties",
     "progress_line",
     "render",

@@ -14,7 +14,7 @@ from enum import StrEnum
 from kernelmark.records import Check, Ratio, RooflineReading, Row, Statistics, Timing
 from kernelmark.report.notes import note_text, row_notes
 from kernelmark.report.plain import visible
-from kernelmark.units import TimeScale, format_ratio, significant
+from kernelmark.units import TimeScale, format_time, significant
 
 __all__ = [
     "CHECK_MARKS",
@@ -37,8 +37,6 @@ CHECK_MARKS = {
     Check.UNAVAILABLE: "–",
 }
 """Marks that stand before the word of a check that vouches for nothing, so that it shows without colour."""
-
-_VERDICTS = {"faster": "ours faster", "slower": "ours slower"}
 
 
 class Align(StrEnum):
@@ -86,10 +84,7 @@ def filled_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
 
 def ratio_text(ratio: Ratio | None) -> str:
     """Write a ratio with its interval and its verdict."""
-    if ratio is None:
-        return ""
-    verdict = _VERDICTS.get(ratio.verdict, ratio.verdict)
-    return f"{format_ratio(ratio.value, ratio.low, ratio.high)} {verdict}"
+    return "" if ratio is None else str(ratio)
 
 
 # --- how a quantity is reached and written -----------------------------------------------------------
@@ -137,6 +132,17 @@ def _show_percent(row: Row, _scale: TimeScale) -> str:
     return "" if percent is None else f"{percent:.1f} %"
 
 
+def _show_drift(row: Row, _scale: TimeScale) -> str:
+    drift = row.timing and row.timing.drift
+    return "" if drift is None else f"{100 * drift:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+def _show_empty(row: Row, _scale: TimeScale) -> str:
+    return (
+        format_time(row.timing.instrument_empty_ns, 3) if row.timing else ""
+    )  # of nanoseconds beside any time
+
+
 def _statistics(name: str, what: str, read: Callable[[Timing], Statistics]) -> tuple[Column, ...]:
     """Give the order statistics that only machines are shown, for one of a row's two times."""
     return tuple(
@@ -158,10 +164,11 @@ _error = _worst(lambda output: output.error_over_tolerance)
 _busy = _timing(lambda timing: timing.device_busy.median_ns)
 _latency = _timing(lambda timing: timing.latency.median_ns)
 _gap = _timing(lambda timing: timing.gap_ns)
+_empty = _timing(lambda timing: timing.instrument_empty_ns)
 _p10 = _timing(lambda timing: timing.device_busy.p10_ns)
 _p90 = _timing(lambda timing: timing.device_busy.p90_ns)
-_tflops = _roofline(lambda reading: reading.tflops if reading.flops else None)  # none known: blank, not 0
-_bandwidth = _roofline(lambda reading: reading.bandwidth_tbs)
+_tflops = _roofline(lambda reading: reading.tflops if reading.flops else None)
+_bandwidth = _roofline(lambda reading: reading.bandwidth_tbs if reading.bytes else None)
 
 COLUMNS: tuple[Column, ...] = (
     Column("case", lambda row: row.case, "The workload call.", align=Align.LEFT),
@@ -282,9 +289,20 @@ COLUMNS: tuple[Column, ...] = (
         drop=12,
     ),
     Column(
+        "instrument_empty_ns",
+        _empty,
+        "What the instrument reads for a call that does nothing; it is in every reading.",
+        heading="empty reading",
+        show=_show_empty,
+        drop=13,
+    ),
+    Column(
         "drift",
         _timing(lambda timing: timing.drift),
         "Median of the second half of the passes over that of the first, less 1.",
+        heading="drift",
+        show=_show_drift,
+        drop=14,
     ),
     Column("retries", _timing(lambda timing: timing.retries), "Passes that had to be read again."),
     Column(
@@ -294,7 +312,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "tflops",
         _tflops,
-        "Floating-point operations per second of device busy time, in 10¹².",
+        "Floating-point operations per second of device busy time, in 10¹²; blank where none are known.",
         heading="TFLOP/s",
         show=_number(_tflops, digits=4),
         drop=5,
@@ -302,7 +320,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "bandwidth_tbs",
         _bandwidth,
-        "Bytes per second of device busy time, in 10¹².",
+        "Bytes per second of device busy time, in 10¹²; blank where none are known.",
         heading="TB/s",
         show=_number(_bandwidth, digits=4),
         drop=4,

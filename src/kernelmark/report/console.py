@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -19,13 +20,12 @@ from rich.text import Text
 from kernelmark.records import Check, Role, Row, StoredRun
 from kernelmark.report.columns import CHECK_MARKS, NOTES, Column, filled_columns
 from kernelmark.report.facts import run_facts
-from kernelmark.report.groups import CaseRows, OpRows, by_op
-from kernelmark.report.notes import mixed_caches, row_notes
-from kernelmark.report.params import param_texts
+from kernelmark.report.notes import mixed_caches, row_notes, uneven_blocks
 from kernelmark.report.plain import one_line, visible
 from kernelmark.report.remarks import check_counts, remarks
+from kernelmark.report.rows import CaseRows, OpRows, by_op, overview_lines, param_texts
 
-__all__ = ["console_report", "console_table", "console_text", "plain_text"]
+__all__ = ["console_report", "console_table", "console_text", "html_table", "plain_text"]
 
 _GAP = 2
 _INDENT = 2
@@ -50,7 +50,9 @@ def console_table(rows: Iterable[Row], width: int | None = None) -> RenderableTy
     rows = tuple(rows)
     tables = _tables(rows, width)
     mixed = mixed_caches(rows)
-    return Group(tables, Text(), _look_here("caches", mixed)) if mixed else tables
+    found = [("caches", mixed)] if mixed else []
+    found += [("uneven blocks", text) for text in uneven_blocks(rows)]
+    return Group(tables, Text(), *(_look_here(*each) for each in found)) if found else tables
 
 
 def _tables(rows: Iterable[Row], width: int | None) -> RenderableType:
@@ -74,6 +76,11 @@ def console_report(run: StoredRun, width: int | None = None) -> RenderableType:
 def console_text(rows: Iterable[Row], width: int | None = None) -> str:
     """Write ``rows`` as :func:`console_table` lays them out, without colour."""
     return plain_text(console_table(rows, width), width)
+
+
+def html_table(rows: Iterable[Row]) -> str:
+    """Write ``rows`` as a notebook shows them."""
+    return f"<pre>{escape(console_text(rows))}</pre>"
 
 
 def plain_text(renderable: RenderableType, width: int | None = None) -> str:
@@ -190,11 +197,14 @@ def _notes(case: CaseRows) -> Iterator[Text]:
 
 
 def _closing(run: StoredRun) -> Iterator[Text]:
+    yield from map(Text, overview_lines(run.rows))
     counts = check_counts(run.rows)
     if counts:
         yield Text(f"{len(run.rows)} rows: " + ", ".join(f"{n} {check}" for check, n in counts.items()))
     if any(row.timing for row in run.rows if row.check in CHECK_MARKS):
         yield Text("! timed, but nothing vouches for its answers: it has no ratio")
+    if any(row.timing for row in run.rows):
+        yield Text("device busy, latency and gap are medians of the samples")
     if any(row.ratio for row in run.rows):
         yield Text("ratio: baseline time over our time, so above 1 ours is faster")
     for remark in remarks(run):

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from kernelmark.records import Check, Note, NoteKind, OutputCheck, Row, Timing
+from kernelmark.records import Check, Note, NoteKind, OutputCheck, Role, Row, Timing
 from kernelmark.report.plain import one_line
+from kernelmark.text import counted
 from kernelmark.units import format_time, significant
 
-__all__ = ["DRIFT_LIMIT", "TEXTS", "error_text", "mixed_caches", "note_text", "row_notes"]
+__all__ = ["DRIFT_LIMIT", "TEXTS", "error_text", "mixed_caches", "note_text", "row_notes", "uneven_blocks"]
 
 DRIFT_LIMIT = 0.05
 """A change between the halves of the passes beyond which the median describes neither half."""
@@ -23,10 +24,10 @@ TEXTS: Mapping[NoteKind, Callable[..., str]] = {
     NoteKind.ERROR: lambda type, text: text or type,  # noqa: A006 - the fact's name
     # samples and their statistics
     NoteKind.NO_DEVIATION: lambda samples, needed: (
-        f"{_counted(samples, 'sample')}: no standard deviation (needs {needed})"
+        f"{counted(samples, 'sample')}: no standard deviation (needs {needed})"
     ),
     NoteKind.NO_TAILS: lambda samples, needed: (
-        f"{_counted(samples, 'sample')}: no p10 and p90 (need {needed})"
+        f"{counted(samples, 'sample')}: no p10 and p90 (need {needed})"
     ),
     NoteKind.EQUAL_SAMPLES: lambda samples: (
         f"all {samples} samples are equal: the clock is too coarse to show their spread"
@@ -61,16 +62,36 @@ def mixed_caches(rows: Iterable[Row]) -> str:
     return f"of these times {told} were read: do not compare a cold one with a warm one"
 
 
+def uneven_blocks(rows: Iterable[Row]) -> Iterator[str]:
+    """Explain each ratio that the medians of its rows contradict: it compares within blocks, medians pool them."""
+    rows = tuple(rows)
+    ours = {(row.op, row.case): row.timing for row in rows if row.role is Role.OURS and row.timing}
+    for row in rows:
+        mine, ratio = ours.get((row.op, row.case)), row.ratio
+        if mine is None or row.timing is None or ratio is None or ratio.low is None or ratio.high is None:
+            continue
+        theirs = row.timing.device_busy.median_ns
+        low, high = (end * mine.device_busy.median_ns for end in (ratio.low, ratio.high))
+        if not low <= theirs <= high:
+            yield (
+                f"{row.case} / {row.implementation}: the ratio is {ratio}, and the medians are"
+                f" {format_time(theirs)} and {format_time(mine.device_busy.median_ns)}: the blocks were uneven;"
+                " the ratio compares within each block, so trust it before the medians"
+            )
+
+
 def error_text(output: OutputCheck) -> str:
     """Say how far one output is from the reference."""
     if output.max_abs_error is None:
         return f"{output.output}: {output.message or 'not compared'}"
-    text = f"{output.output}: worst error {significant(output.max_abs_error, 3)}"
+    text = f"{output.output}: largest error {significant(output.max_abs_error, 3)}"
     if output.error_over_tolerance is not None:
-        text += f", {significant(output.error_over_tolerance, 3)} times the tolerance ({output.tolerance})"
+        worst = significant(output.error_over_tolerance, 3)
+        text += f"; at worst {worst} times the tolerance ({output.tolerance})"
     if output.mismatched:
-        text += f", {output.mismatched} of {output.total} elements off"
+        # the worst by its tolerance, which need not be where the error is largest
         index = ", ".join(map(str, output.worst_index or ()))
+        text += f"; {output.mismatched} of {output.total} elements off"
         text += f", the worst at [{index}]: expected {output.expected}, got {output.got}"
     return text
 
@@ -99,7 +120,3 @@ def _timing_notes(timing: Timing) -> Iterator[str]:
         passes = "1 pass" if timing.retries == 1 else f"{timing.retries} passes"
         yield f"{passes} had to be read again"
     yield from map(note_text, (*timing.notes, *timing.device_busy.notes))
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"

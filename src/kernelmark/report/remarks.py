@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernelmark.device import probe_verdict
 from kernelmark.records import Check, Row, StoredRun, Telemetry
-from kernelmark.report.notes import DRIFT_LIMIT, mixed_caches, note_text
+from kernelmark.report.notes import DRIFT_LIMIT, mixed_caches, note_text, uneven_blocks
 from kernelmark.report.plain import one_line, shortened, visible
 
 __all__ = ["Remark", "check_counts", "remarks"]
@@ -163,6 +163,7 @@ _CHECKS: dict[str, Callable[[StoredRun], Iterator[str]]] = {
     "impossible speed": _roofline,
     "instrument": _instruments,
     "caches": _caches,
+    "uneven blocks": lambda run: uneven_blocks(run.rows),
     "drift": _drift,
     "clock": _clock,
     "throttling": _throttling,

@@ -143,3 +143,21 @@ def test_a_param_that_cannot_be_stored_is_named_with_its_type():
 def test_params_made_storable_once_stay_as_they_are(params: dict):
     once = row(params=params).params
     assert row(params=once).params == once
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (
+            Ratio(value=1.131, low=1.059, high=1.208, blocks=10, verdict="faster"),
+            "1.131 [1.059, 1.208] ours faster",
+        ),
+        (
+            Ratio(value=0.5, low=0.4, high=0.6, blocks=10, verdict="slower"),
+            "0.500 [0.400, 0.600] ours slower",
+        ),
+        (Ratio(value=1, blocks=1), "1.000 no interval"),
+    ],
+)
+def test_a_ratio_prints_as_in_a_report(ratio: Ratio, text: str):
+    assert str(ratio) == text

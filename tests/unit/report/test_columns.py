@@ -50,6 +50,8 @@ def test_people_see_what_a_row_says_in_its_fixed_order():
         "samples",
         "p10",
         "p90",
+        "empty reading",
+        "drift",
         "TFLOP/s",
         "TB/s",
         "% of speed of light",
@@ -179,3 +181,24 @@ def test_a_name_from_outside_is_made_visible(make_row: Callable[..., Row]):
 
 def test_a_column_without_a_formatter_writes_its_value():
     assert Column("n", lambda row: 3, "A number.").text(None, SCALE) == "3"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("known", "text"), [({"flops": 0}, ("", "1.000")), ({"bytes": 0}, ("2.000", ""))])
+def test_a_throughput_is_blank_where_no_work_is_known(
+    make_row: Callable[..., Row], make_timing: Callable, known: dict, text: tuple[str, str]
+):
+    facts = {"flops": 1, "bytes": 1, "tflops": 2.0, "bandwidth_tbs": 1.0, **known}
+    row = make_row(timing=make_timing(), roofline=RooflineReading(**facts))
+    columns = {column.key: column for column in COLUMNS}
+    scale = TimeScale.fit(())
+    assert tuple(columns[key].text(row, scale) for key in ("tflops", "bandwidth_tbs")) == text
+
+
+def test_the_instruments_empty_reading_and_the_drift_stand_beside_the_row(
+    make_row: Callable[..., Row], make_timing: Callable
+):
+    row = make_row(timing=make_timing(3e6, instrument_empty_ns=512, drift=-0.0213))
+    columns = {column.key: column for column in filled_columns([row])}
+    scale = TimeScale.fit([3e6])
+    assert columns["instrument_empty_ns"].text(row, scale) == "512 ns"
+    assert columns["drift"].text(row, scale) == "-2.1 %"

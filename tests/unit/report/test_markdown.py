@@ -12,11 +12,17 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from kernelmark.records import Check, KernelShare, Role, Row, RunEnd, StoredRun
-from kernelmark.report.markdown import code, escape, escape_line, markdown_report
+from kernelmark.report.markdown import code, escape, escape_line
+from kernelmark.report.pages import page_markdown
 from kernelmark.report.plain import one_line, visible
+from kernelmark.report.run_page import run_page
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 Table = list[list[str]]
+
+
+def markdown_report(run: StoredRun) -> str:
+    return page_markdown(run_page(run))
 
 
 def text_of(token: Token) -> str:

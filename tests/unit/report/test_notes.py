@@ -12,12 +12,14 @@ from kernelmark.records import (
     Check,
     OutputCheck,
     Ratio,
+    Role,
     RooflineReading,
     Row,
     Statistics,
     StoredRun,
 )
-from kernelmark.report.notes import TEXTS, error_text, row_notes
+from kernelmark.report import console_text
+from kernelmark.report.notes import TEXTS, error_text, row_notes, uneven_blocks
 
 OUTPUT = OutputCheck(
     output="out",
@@ -64,7 +66,7 @@ def test_a_failed_row_shows_the_worst_error_of_each_wrong_output_once(make_row: 
     row = make_row(check=Check.FAILED, note=note, outputs=(OUTPUT, WRONG))
     assert row_notes(row) == (
         "failed: vllm does not match the reference: out: 3 of 32 elements are off",
-        "out: worst error 0.500, 91.5 times the tolerance (atol=0.001 rtol=0.001), 3 of 32 elements off,"
+        "out: largest error 0.500; at worst 91.5 times the tolerance (atol=0.001 rtol=0.001); 3 of 32 elements off,"
         " the worst at [3, 1]: expected 1.482, got 0.982",
     )
 
@@ -85,7 +87,8 @@ def test_an_output_of_the_wrong_structure_says_so_in_place_of_numbers(make_row: 
 @pytest.mark.spec("T27")
 def test_an_error_is_told_against_its_tolerance():
     assert (
-        error_text(OUTPUT) == "out: worst error 0.000210, 0.210 times the tolerance (atol=0.001 rtol=0.001)"
+        error_text(OUTPUT)
+        == "out: largest error 0.000210; at worst 0.210 times the tolerance (atol=0.001 rtol=0.001)"
     )
 
 
@@ -137,3 +140,19 @@ def test_every_kind_of_note_has_a_text_that_takes_its_facts():
     assert {kind: set(inspect.signature(text).parameters) for kind, text in TEXTS.items()} == {
         kind: set(values) for kind, values in NOTE_VALUES.items()
     }
+
+
+@pytest.mark.parametrize(("theirs", "told"), [(2_000, False), (3_000, True), (1_000, True)])
+def test_a_ratio_that_the_medians_contradict_is_explained(
+    make_row: Callable[..., Row], make_timing: Callable, theirs: int, told: bool
+):
+    ratio = Ratio(value=2.0, low=1.9, high=2.1, blocks=10, verdict="faster")
+    rows = [
+        make_row("ours", role=Role.OURS, timing=make_timing(1_000)),
+        make_row("torch", timing=make_timing(theirs), ratio=ratio),
+    ]
+    found = list(uneven_blocks(rows))
+    assert bool(found) is told
+    if told:
+        assert "the ratio is 2.000 [1.900, 2.100] ours faster, and the medians are" in found[0]
+        assert "look here uneven blocks: a case / torch" in console_text(rows)

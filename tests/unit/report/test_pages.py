@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from kernelmark.records import FORMAT_VERSION
 from kernelmark.report.columns import Align
-from kernelmark.report.pages import Items, Page, Section, Table, page_markdown, page_text
+from kernelmark.report.pages import (
+    Block,
+    Code,
+    Details,
+    Items,
+    Link,
+    Page,
+    Picture,
+    Section,
+    Strong,
+    Table,
+    fields,
+    page_markdown,
+    page_text,
+    write_page,
+)
 
 TABLE = Table(("name", "count"), (("a|b", "1"), ("c\nd", "20")), (Align.LEFT, Align.RIGHT))
 PAGE = Page(
@@ -59,3 +78,94 @@ def test_plain_text_lines_its_columns_up_and_shows_no_empty_heading() -> None:
 def test_a_page_of_nothing_is_its_title() -> None:
     assert page_markdown(Page("Empty")) == "# Empty\n"
     assert page_text(Page("Empty")) == "Empty\n"
+
+
+RICH = Page(
+    "All kinds",
+    (
+        Section(
+            "",
+            (
+                (Strong("FAIL"), ": 3 * 4 of ", Code("k_1.cu"), " are off"),
+                fields([("Device", "a|b"), ("File", Code("k.cu"))]),
+            ),
+        ),
+        Section(
+            Code("out"),
+            (
+                Block("```\nend of its output"),
+                Items((("see ", Link("Notes", "#notes")), "a *note*"), numbered=True),
+                Details("More", ("folded",)),
+                Picture("times", "sweep.svg"),
+            ),
+            level=3,
+        ),
+    ),
+    "kernelmark.example",
+    {"points": [1, 2]},
+)
+
+
+def test_pieces_are_marked_and_text_between_them_is_escaped() -> None:
+    assert page_markdown(RICH).splitlines() == [
+        "# All kinds",
+        "",
+        "**FAIL**: 3 \\* 4 of `k_1.cu` are off",
+        "",
+        "|  |  |",
+        "| --- | --- |",
+        "| **Device** | a\\|b |",
+        "| **File** | `k.cu` |",
+        "",
+        "### `out`",
+        "",
+        "````",
+        "```",
+        "end of its output",
+        "````",
+        "",
+        "1. see [Notes](#notes)",
+        "2. a \\*note\\*",
+        "",
+        "<details><summary>More</summary>",
+        "",
+        "folded",
+        "",
+        "</details>",
+        "",
+        "![times](sweep.svg)",
+    ]
+
+
+def test_a_console_shows_the_same_without_marks_and_no_picture() -> None:
+    assert page_text(RICH).splitlines() == [
+        "All kinds",
+        "",
+        "FAIL: 3 * 4 of k_1.cu are off",
+        "",
+        "Device  a|b",
+        "File    k.cu",
+        "",
+        "OUT",
+        "",
+        "  ```",
+        "  end of its output",
+        "",
+        "  1. see Notes",
+        "  2. a *note*",
+        "",
+        "More:",
+        "",
+        "folded",
+    ]
+
+
+def test_a_page_is_written_as_two_files_and_its_json_has_the_version_of_the_records(tmp_path: Path) -> None:
+    paths = write_page(tmp_path, "sweep", RICH)
+    assert [path.name for path in paths] == ["sweep.json", "sweep.md"]
+    assert json.loads(paths[0].read_text()) == {
+        "schema": "kernelmark.example",
+        "schema_version": FORMAT_VERSION,
+        "points": [1, 2],
+    }
+    assert paths[1].read_text() == page_markdown(RICH)

@@ -8,7 +8,8 @@ from pathlib import Path
 from kernelmark.records import Check
 from kernelmark.report import Format
 from kernelmark.report.columns import CHECK_MARKS, COLUMNS
-from kernelmark.report.json_ import SCHEMA_VERSION, json_report
+from kernelmark.report.formats import json_report
+from kernelmark.report.pages import DOCUMENT_VERSION
 from kernelmark.report.remarks import _CHECKS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reports.md").read_text(encoding="utf-8")
@@ -46,4 +47,4 @@ def test_every_member_of_the_json_document_is_explained(stored):
     told = re.findall(r"`(\w+)`(?=[^|]*\| )", section("The JSON document"))
     members = re.findall(r'^"(\w+)": ', json_report(stored), re.MULTILINE)
     assert [name for name in told if name in members] == members
-    assert f"version {SCHEMA_VERSION} is the " in PAGE
+    assert f"version {DOCUMENT_VERSION} is the " in PAGE

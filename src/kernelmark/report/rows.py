@@ -1,0 +1,142 @@
+"""Rows as they are read: grouped by op and case, as single lines, as properties of a JUnit test case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from kernelmark.records import Check, Row
+from kernelmark.report.columns import COLUMNS, Value, ratio_text
+from kernelmark.report.notes import error_text, row_notes
+from kernelmark.report.plain import one_line, visible
+from kernelmark.stats import Overview, overview
+from kernelmark.text import counted
+from kernelmark.units import TimeScale, format_ratio
+
+__all__ = [
+    "CaseRows",
+    "OpRows",
+    "by_op",
+    "check_lines",
+    "junit_properties",
+    "overview_lines",
+    "param_texts",
+    "progress_line",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRows:
+    """The rows of one case."""
+
+    case: str
+    rows: tuple[Row, ...]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the case is called with."""
+        return self.rows[0].params
+
+    @property
+    def scale(self) -> TimeScale:
+        """The one unit for the times of this case, so that they can be compared at a glance."""
+        return TimeScale.fit(row.timing.device_busy.median_ns for row in self.rows if row.timing)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRows:
+    """The cases of one op; ``op`` is ``None`` for what was compared without one."""
+
+    op: str | None
+    cases: tuple[CaseRows, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows of the op."""
+        return tuple(chain.from_iterable(case.rows for case in self.cases))
+
+
+def by_op(rows: Iterable[Row]) -> tuple[OpRows, ...]:
+    """Group ``rows``; nothing is left out and nothing is sorted."""
+    ops: dict[str | None, dict[str, list[Row]]] = {}
+    for row in rows:
+        ops.setdefault(row.op, {}).setdefault(row.case, []).append(row)
+    return tuple(
+        OpRows(op, tuple(CaseRows(case, tuple(of_case)) for case, of_case in cases.items()))
+        for op, cases in ops.items()
+    )
+
+
+def param_texts(params: Mapping[str, Any]) -> dict[str, str]:
+    """Write each parameter in one line: text as it is, everything else as JSON."""
+    return {
+        visible(name): visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in params.items()
+    }
+
+
+# --- single lines, for progress while a run goes on and for runs that only check --------------------------
+
+
+def check_lines(rows: Iterable[Row]) -> list[str]:
+    """Say of each output of each row how far it is from the reference, or why it was not compared."""
+    lines = []
+    for row in rows:
+        start = f"{visible(row.case)}  {visible(row.implementation)}  {row.check}"
+        told = [one_line(error_text(output)) for output in row.outputs]
+        if not told or row.check is not Check.VERIFIED:
+            # the notes of a failed row hold the errors of the outputs that failed it
+            told += [note for note in row_notes(row) if note not in told]
+        lines += [f"{start}  {text}" for text in told or ["nothing to compare"]]
+    return lines
+
+
+def progress_line(rows: Iterable[Row]) -> str:
+    """Say in one line what the newest rows found."""
+    return " | ".join(_case_line(case) for op in by_op(rows) for case in op.cases)
+
+
+def _case_line(case: CaseRows) -> str:
+    found = []
+    for row in case.rows:
+        busy = case.scale.format(row.timing.device_busy.median_ns) if row.timing else ""
+        check = "" if row.check is Check.VERIFIED and busy else row.check.value
+        ratio = f"({ratio_text(row.ratio)})" if row.ratio else ""
+        found.append(" ".join(filter(None, (visible(row.implementation), check, busy, ratio))))
+    return f"{visible(case.case)}: {', '.join(found)}"
+
+
+def overview_lines(rows: Iterable[Row]) -> list[str]:
+    """Say for each baseline how often ours was faster, and the mean of the ratios; nothing for a single case."""
+    return [_told(each) for each in overview(rows) if each.cases > 1]
+
+
+def _told(each: Overview) -> str:
+    counts = [f"{each.faster} faster", f"{each.slower} slower", f"{each.undecided} undecided"]
+    counts += [f"{each.failed} failed"] if each.failed else []
+    counts += [f"{each.without} without a ratio"] if each.without else []
+    mean = each.mean
+    told = f"beside {each.baseline}, of {counted(each.cases, 'case')}: ours {', '.join(counts)}"
+    if mean is None:
+        return told
+    return f"{told}; geometric mean of {counted(mean.count, 'ratio')} {format_ratio(mean.value, mean.low, mean.high)}"
+
+
+# --- JUnit ---------------------------------------------------------------------------------------------
+
+
+def junit_properties(row: Row) -> list[tuple[str, str]]:
+    """Give name and value of everything that ``row`` says: ``vllm.device_busy_ns``, ``vllm.check``, ...
+
+    A test has one row per implementation, so the implementation's name comes first.
+    """
+    name = visible(row.implementation)
+    values = [(column.key, column.get(row)) for column in COLUMNS]
+    return [(f"{name}.{key}", _text(value)) for key, value in values if value is not None]
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else visible(str(value))
