@@ -32,7 +32,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     plain = type(error) in (RuntimeError, getattr(torch, "AcceleratorError", RuntimeError))
-    return plain and _MESSAGES.search(str(error)) is not None
+    return plain and _MESSAGES.search(str(error)) is not None  # house: torch has no class for it
 
 
 def total_memory() -> int | None:

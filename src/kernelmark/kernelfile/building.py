@@ -128,7 +128,7 @@ def _built(source: Path, compiler: Compiler) -> Library:
     try:
         preprocessed = _run([compiler.program, *compiler.options, "-E", str(source)], source)
     except UsageError as error:
-        if compiler.advice and "No such file" in str(error):
+        if compiler.advice and "No such file" in str(error):  # house: a compiler only has words
             raise UnavailableError(f"{error}\n{compiler.advice}") from error
         raise
     version = _run([compiler.program, "--version"], source)

@@ -280,7 +280,8 @@ def _listed(ranks: Iterable[int]) -> str:
 def _in_short(error: Exception) -> str:
     """Give the first sentence of gloo's message, without the place in its source."""
     first = str(error).strip().partition("\n")[0]
-    return re.sub(r"^\[[^]]*\] ?", "", first).partition(". ")[0][:200] or type(error).__name__
+    sentence = re.sub(r"^\[[^]]*\] ?", "", first).partition(". ")[0]  # house: shortened, nothing else
+    return sentence[:200] or type(error).__name__
 
 
 def _device_of(group: dist.ProcessGroup | None) -> str:

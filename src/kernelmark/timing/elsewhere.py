@@ -121,7 +121,7 @@ def refusal(conflict: InstrumentConflictError, why: str) -> InstrumentConflictEr
 
 
 def _first_clause(conflict: InstrumentConflictError) -> str:
-    return str(conflict).split(". ", 1)[0]
+    return str(conflict).split(". ", 1)[0]  # house: shortened, nothing else
 
 
 # --- what can be sent ------------------------------------------------------------------------------------

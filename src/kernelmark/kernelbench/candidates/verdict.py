@@ -154,7 +154,8 @@ def fate_of(error: BaseException, failed: frozenset[str] | set[str] = frozenset(
 
 def _of_loading(error: ModelFileError) -> Fate:
     said = str(error.__cause__ or error)
-    if isinstance(error.__cause__, ModuleNotFoundError) or any(word in said for word in _LACKING):
+    lacking = any(word in said for word in _LACKING)  # house: torch has no class for it
+    if lacking or isinstance(error.__cause__, ModuleNotFoundError):
         return Fate(Stage.IMPORT, Cause.UNAVAILABLE)
     if _is_of_a_compiler(error):
         return Fate(Stage.COMPILE, Cause.REFUSED)
@@ -166,7 +167,7 @@ def _is_of_a_compiler(error: BaseException) -> bool:
     cause = error.__cause__
     if isinstance(cause, ForeignError) and cause.is_a("CompilationError"):
         return True
-    return "Error building extension" in str(cause or error)
+    return "Error building extension" in str(cause or error)  # house: torch has no class for it
 
 
 def _stage(ended: Ended[Notes]) -> Stage:
