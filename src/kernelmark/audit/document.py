@@ -1,9 +1,4 @@
-"""Writes an audit: as JSON for programs and as a page for people. Renders what was found and derives nothing.
-
-Schema history of ``audit.json``
-    1: schema, schema_version, made, device, environment, versions, runs, budget, reference, instruments,
-       readings, limits, doubts.
-"""
+"""Writes an audit: as JSON for programs and as a page for people. Renders what was found and derives nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +11,12 @@ from kernelmark.audit.result import Audit, Cell
 from kernelmark.audit.work import budget_for
 from kernelmark.report import write_report
 from kernelmark.report.facts import device_text
-from kernelmark.report.pages import Items, Page, Section, Table, page_markdown
+from kernelmark.report.pages import DOCUMENT_VERSION, Items, Page, Section, Table, page_markdown
 from kernelmark.units import format_percent, format_time, significant
 
 __all__ = ["HEADINGS", "SCHEMA", "as_json", "audit_page", "summary", "write_audit"]
 
-SCHEMA, SCHEMA_VERSION = "kernelmark.audit", 1
+SCHEMA = "kernelmark.audit"
 
 HEADINGS = ("call", "instrument", "caches", "median", "bias", "spread", "cost of a run", "note")
 _OF_INSTRUMENTS = ("instrument", "a reading is", "caches", "status", "cost")
@@ -45,7 +40,7 @@ def as_json(audit: Audit) -> dict[str, Any]:
     budget = budget_for(setting.device.kind)
     return {
         "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": DOCUMENT_VERSION,
         "made": setting.made,
         "device": setting.device.model_dump(mode="json", exclude_none=True),
         "environment": setting.environment.model_dump(mode="json", exclude_none=True),

@@ -1,8 +1,4 @@
-"""Renders a run of a suite, or two of them beside each other, and keeps the reports beside the run.
-
-Schema history of the JSON document
-    1: schema, schema_version, header, facts, subject, baselines, groups, kernels, causes.
-"""
+"""Renders a run of a suite, or two of them beside each other, and keeps the reports beside the run."""
 
 from __future__ import annotations
 
@@ -22,12 +18,11 @@ from kernelmark.report import Format, write_report
 from kernelmark.report.columns import Value
 from kernelmark.report.formats import csv_table
 from kernelmark.report.notes import note_text
-from kernelmark.report.pages import page_markdown, page_text
+from kernelmark.report.pages import DOCUMENT_VERSION, page_markdown, page_text
 
 __all__ = ["is_suite_run", "render_against", "render_suite", "write_suite_reports"]
 
 SCHEMA = "kernelmark.suite"
-SCHEMA_VERSION = 1
 _FILES = {Format.MARKDOWN: "suite.md", Format.JSON: "suite.json", Format.CSV: "suite.csv"}
 
 
@@ -82,7 +77,7 @@ def _json(run: SuiteRun) -> str:
     figures = figures_of(run)
     document: dict[str, Any] = {
         "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": DOCUMENT_VERSION,
         "header": run.header.model_dump(mode="json"),
         "facts": dict(facts_of(run)),
         "subject": figures.subject,

@@ -11,7 +11,7 @@ import pytest
 from kernelmark.audit import as_json, audit_page, write_audit
 from kernelmark.audit.document import HEADINGS, summary
 from kernelmark.audit.result import Audit, Failure, conclude
-from kernelmark.report.pages import page_text
+from kernelmark.report.pages import DOCUMENT_VERSION, page_text
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_the_json_holds_every_run_and_is_json(found: Audit, tmp_path: Path) -> N
     assert [path.name for path in paths] == ["audit.json", "audit.md"]
     told = json.loads(paths[0].read_text(encoding="utf-8"))
     assert told == as_json(found)
-    assert (told["schema"], told["schema_version"]) == ("kernelmark.audit", 1)
+    assert (told["schema"], told["schema_version"]) == ("kernelmark.audit", DOCUMENT_VERSION)
     assert (told["reference"], told["runs"], told["versions"]) == ("ncu", 3, {"ncu": "2025.3"})
     assert told["budget"]["blocks"] == 10
     assert [each["status"].split(":")[0] for each in told["instruments"]] == [

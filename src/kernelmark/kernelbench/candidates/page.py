@@ -1,8 +1,4 @@
-"""The page of a run of candidates: a line for each, and the score; and the same as a JSON document.
-
-Schema history of the JSON document
-    1: schema, schema_version, facts, candidates, fast_p.
-"""
+"""The page of a run of candidates: a line for each, and the score; and the same as a JSON document."""
 
 from __future__ import annotations
 
@@ -17,13 +13,12 @@ from kernelmark.kernelbench.candidates.judging import Judging
 from kernelmark.kernelbench.statuses import summary
 from kernelmark.report import write_report
 from kernelmark.report.columns import Align
-from kernelmark.report.pages import Items, Page, Section, Table, page_markdown
+from kernelmark.report.pages import DOCUMENT_VERSION, Items, Page, Section, Table, page_markdown
 from kernelmark.units import format_percent, format_ratio, format_time
 
 __all__ = ["candidates_page", "write_pages"]
 
 SCHEMA = "kernelmark.candidates"
-SCHEMA_VERSION = 1
 _PAGE, _JSON = "candidates.md", "candidates.json"
 
 
@@ -55,7 +50,7 @@ def write_pages(judged: Sequence[Judged], judging: Judging, device: str) -> Path
     scores = fast_p(judged, [each.value for each in judging.settings.baselines])
     told = {
         "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": DOCUMENT_VERSION,
         "facts": _facts(judging, device),
         "candidates": [asdict(each) for each in judged],
         "fast_p": [{"thresholds": THRESHOLDS, **asdict(each)} for each in scores],

@@ -10,7 +10,7 @@ from kernelmark.kernelbench.candidates.judged import Judged, Speedup
 from kernelmark.kernelbench.candidates.judging import Judging
 from kernelmark.kernelbench.candidates.page import candidates_page, write_pages
 from kernelmark.kernelbench.statuses import Status
-from kernelmark.report.pages import page_text
+from kernelmark.report.pages import DOCUMENT_VERSION, page_text
 
 JUDGED = (
     Judged(
@@ -46,7 +46,7 @@ def test_the_console_and_the_document_say_the_same(tmp_path: Path) -> None:
     assert "| 2.500 [2.250, 2.750] | 0.900 |" in page
     assert "off \\| by" in page
     told = json.loads((tmp_path / "candidates.json").read_text())
-    assert (told["schema"], told["schema_version"]) == ("kernelmark.candidates", 1)
+    assert (told["schema"], told["schema_version"]) == ("kernelmark.candidates", DOCUMENT_VERSION)
     assert told["facts"]["device"] == "cpu"
     assert [each["name"] for each in told["candidates"]] == [each.name for each in JUDGED]
     assert told["fast_p"][0]["estimated"] == [0.5, 0.5, 0.5, 0.5, 0.5]
