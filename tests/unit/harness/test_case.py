@@ -120,3 +120,40 @@ def test_inputs_of_an_entry_replace_those_of_the_workload(session: Session) -> N
 def test_a_seed_that_is_given_replaces_the_one_from_the_id() -> None:
     assert Case("one", dict).seed == seed_of("one")
     assert Case("one", dict, seed=42).seed == 42
+
+
+def _declared(scale_case: Case, inputs: object) -> Case:
+    """The toy library's case, whose workload gives other inputs than the manifest declares."""
+    return Case(
+        scale_case.id, lambda: scale_case.workload, inputs=lambda _: inputs, declared=scale_case.workload.call
+    )
+
+
+@pytest.mark.spec("T5")
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ((torch.zeros(8, 17),), r"gives x as float32\[8, 17\]; the manifest says float32\[8, 16\]"),
+        ((torch.zeros(16, 8),), r"gives x as float32\[16, 8\]"),
+        ((torch.zeros(8, 16).half(),), r"gives x as float16\[8, 16\]"),
+        ((torch.zeros(8, 16), torch.zeros(1)), r"gives 2 inputs; the manifest says 1: x"),
+        ((None,), r"gives x as None"),
+        ((3.0,), r"gives x as float\[\]"),
+    ],
+)
+def test_inputs_other_than_the_declared_ones_are_an_error_before_anything_is_checked(
+    scale_case: Case, session: Session, inputs: tuple[object, ...], told: str
+) -> None:
+    with pytest.raises(EntryError, match=f"{scale_case.id}: .*{told}"):
+        _declared(scale_case, inputs).require_declared_inputs()
+
+
+@pytest.mark.spec("T5")
+def test_an_answer_other_than_the_declared_one_is_an_error(scale_case: Case, session: Session) -> None:
+    scale_case.require_declared_inputs()
+    scale_case.require_declared_outputs(torch.zeros(8, 16))
+    with pytest.raises(EntryError, match=r"gives y as float64\[8, 16\]; the manifest says float32"):
+        scale_case.require_declared_outputs(torch.zeros(8, 16).double())
+    with pytest.raises(EntryError, match="gives 2 outputs; the manifest says 1"):
+        scale_case.require_declared_outputs((torch.zeros(8, 16), None))
+    Case("free", Noise).require_declared_inputs()

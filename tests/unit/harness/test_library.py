@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import marshal
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -86,3 +88,21 @@ def test_an_op_that_the_manifest_does_not_have_is_named(toy: Path) -> None:
 def test_an_entry_has_the_documented_defaults() -> None:
     entry = Entry(list)
     assert (entry.inputs, entry.count_copies, entry.binder) == (None, False, None)
+
+
+@pytest.mark.parametrize("op", ["toy_ops.ScaleOp", 'type("ScaleOp", (), {"__module__": "nowhere"})'])
+def test_the_library_is_that_of_the_ops_file_or_of_the_callers_wherever_one_works(
+    toy: Path, tmp_path: Path, op: str
+) -> None:
+    """A class that lies in no file is looked for from the file that asks for its cases."""
+    asking = compile("found = cases(op)", str(toy / "bench_anywhere.py"), "exec")
+    program = (
+        f"import sys; sys.path.insert(0, {str(toy)!r}); import kernelmark, marshal, toy_ops;"
+        f"names = {{'op': {op}, 'cases': kernelmark.cases}};"
+        f"exec(marshal.loads({marshal.dumps(asking)!r}), names);"
+        "print(len(names['found']), names['found'][0].home)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["3", str(toy)], done.stderr

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from kernelmark.device import FakeDevice
 from kernelmark.errors import RecordError, UnavailableError, UsageError
-from kernelmark.harness import Session, SessionOptions, compare
+from kernelmark.harness import Session, SessionOptions, compare, use_session
 from kernelmark.harness import session as subject
 from kernelmark.records import Cache, Check, Note, Role, Row, read_run
 from kernelmark.report import Format, render
@@ -143,3 +145,47 @@ def test_a_run_that_has_ended_can_be_looked_at_and_not_added_to(tmp_path: Path) 
 
 def _row(name: str) -> Row:
     return Row(case="c", implementation=name, role=Role.OURS, check=Check.VERIFIED)
+
+
+@pytest.mark.parametrize("cache", ["warm", Cache.WARM])
+def test_options_take_words_and_paths_and_hold_what_they_stand_for(cache: Any, tmp_path: Path) -> None:
+    options = SessionOptions(cache=cache, out=str(tmp_path))
+    assert options.cache is Cache.WARM
+    assert options.out == tmp_path
+    assert replace(options, device="cpu").cache is Cache.WARM
+
+
+def test_options_that_no_run_could_use_are_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="cache='hot': the caches are 'cold' or 'warm'"):
+        SessionOptions(cache="hot")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="give a Budget"):
+        SessionOptions(budget=3)  # type: ignore[arg-type]
+
+
+def test_what_a_run_needs_is_looked_for_before_the_first_case(tmp_path: Path) -> None:
+    options = SessionOptions(device="cpu", out=tmp_path / "run", verify_only=True, ceilings=False)
+    first = Session(options)
+    first.require_usable()
+    assert not (tmp_path / "run").exists()
+    first.record(_row("a"))
+    first.close()
+    with pytest.raises(RecordError, match="already holds a run"):
+        Session(options).require_usable()
+    with pytest.raises(UsageError, match="nosuch"):
+        Session(SessionOptions(device="cpu", timer="nosuch")).require_usable()
+
+
+def test_a_comparison_inside_a_session_joins_it(tmp_path: Path) -> None:
+    options = SessionOptions(device="cpu", out=tmp_path / "run", verify_only=True, ceilings=False)
+    session = Session(options)
+    with use_session(session):
+        for size in (4, 8):
+            compare({"mine": torch.neg}, inputs=(torch.randn(size),), reference=torch.neg, label=f"n={size}")
+        compare(
+            {"own": torch.neg},
+            inputs=(torch.randn(4),),
+            reference=torch.neg,
+            options=replace(options, out=None),
+        )
+    session.close()
+    assert [row.case for row in read_run(tmp_path / "run").rows] == ["n=4", "n=8"]
