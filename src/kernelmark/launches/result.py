@@ -1,4 +1,4 @@
-"""Makes the dict that ``bench`` returns. Pure: it is given everything, and measures nothing.
+"""The dict that ``bench`` returns, which is one rendering of its rows, and the comparison of two of them. Pure.
 
 Times become microseconds here and nowhere else. All values are ones that JSON knows.
 """
@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from kernelmark.device import probe_verdict
-from kernelmark.errors import TimingError
-from kernelmark.harness.provenance import environment, now
-from kernelmark.launches.options import LaunchPlan
+from kernelmark.errors import RecordError, UsageError
+from kernelmark.harness import Comparison, Session
+from kernelmark.harness.provenance import now
+from kernelmark.launches.options import LaunchPlan, LaunchTimer
 from kernelmark.launches.ranks import slowest
+<<<<<<< HEAD
 from kernelmark.launches.timers import Choice
 from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry, Timing
 from kernelmark.report.notes import note_text
+=======
+from kernelmark.records import Cache, Check, PassRecord, ProbeReading, Row, Telemetry
+from kernelmark.stats import t_quantile
+>>>>>>> 7e5daf0 (Merge launches by subject, and let them go through the engine (work in progress))
 from kernelmark.timing import TIMERS, BudgetedCounts
 from kernelmark.units import NS_PER_US
 
-__all__ = ["PROTOCOL_VERSION", "Measured", "RankReadings", "Setting", "make_result", "what_was_kept"]
+__all__ = ["LIKENESS", "PROTOCOL_VERSION", "RankReadings", "compare_results", "make_result", "what_was_kept"]
 
 PROTOCOL_VERSION = 2
 """1: the first. 2: with the caches' state and the probe that shows it."""
@@ -49,64 +55,60 @@ class RankReadings:
         return Counter(max(range(len(s)), key=s.__getitem__) for each in self.by_sample for s in each)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One implementation: what was timed, its samples by round, and what makes one number of a round."""
-
-    timed: Timing
-    samples_ns: tuple[Sequence[Ns], ...]
-    statistic: Callable[[Sequence[Ns]], float]
-    ranks: RankReadings | None = None
-
-    def round_values_us(self, name: str) -> list[float]:
-        """Give one number for each round.
-
-        Raises:
-            TimingError: a number that is no time.
-        """
-        values = [self.statistic(samples) / NS_PER_US for samples in self.samples_ns]
-        for value in values:
-            if not (math.isfinite(value) and value > 0):
-                raise TimingError(f"{name!r} read {value!r} µs in one round, which is no time; none is given")
-        return values
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What held for the whole run."""
-
-    plan: LaunchPlan
-    choice: Choice
-    device: DeviceRecord
-    probe: ProbeReading
-    """A read after what evicts the caches before each launch, and again at once."""
-    statistic: str
-    instrument: str
-    gpu_sleep_cycles: int = 0
-
-
 def make_result(
-    setting: Setting, measured: Mapping[str, Measured], errors: Mapping[str, str]
+    plan: LaunchPlan,
+    choice: tuple[LaunchTimer, str],
+    session: Session,
+    found: Comparison,
+    *,
+    ranks: Mapping[str, RankReadings] | None = None,
+    gpu_sleep_cycles: int = 0,
 ) -> dict[str, Any]:
     """Put everything into one dict.
 
-    Raises:
-        TimingError: a round has no time.
+    Args:
+        plan: What was asked for.
+        choice: The timer, and why it is this one.
+        session: The run.
+        found: Its rows.
+        ranks: Every rank's readings by implementation; ``None`` where there is one rank alone.
+        gpu_sleep_cycles: How long the device slept before each launch.
     """
-    rounds = {name: each.round_values_us(name) for name, each in measured.items()}
+    passes = {row.implementation: row.timing.passes for row in found if row.timing}
+    reads = choice[0].reads if ranks is None else "latency_ns"
+    statistic = fmean if ranks is None else median
+    samples = {name: [_us(getattr(each, reads)) for each in records] for name, records in passes.items()}
+    rounds = {name: [statistic(each) for each in found] for name, found in samples.items()}
     result: dict[str, Any] = {
         "impls": {name: fmean(values) for name, values in rounds.items()},
         "round_samples": rounds,
+<<<<<<< HEAD
         "errors": dict(errors),
         "timer": setting.choice.timer.name,
         "benchmark_protocol": _protocol(setting, measured),
         "samples": {name: [_us(samples) for samples in each.samples_ns] for name, each in measured.items()},
         "clocks": {name: _clocks(each) for name, each in measured.items()},
         "notes": {name: list(map(note_text, each.timed.notes)) for name, each in measured.items()},
+=======
+        "errors": {row.implementation: row.note for row in found if row.check is Check.UNAVAILABLE},
+        "timer": choice[0].name,
+        "benchmark_protocol": _protocol(plan, choice, session, passes, ranks is not None, gpu_sleep_cycles),
+        "checks": {row.implementation: {"check": row.check.value, "note": row.note} for row in found},
+        "ratios": {row.implementation: _ratio_of(row) for row in found if row.ratio},
+        "samples": samples,
+        "clocks": {name: [_clock(each) for each in records] for name, records in passes.items()},
+        "notes": {row.implementation: list(row.timing.notes) for row in found if row.timing},
+>>>>>>> 7e5daf0 (Merge launches by subject, and let them go through the engine (work in progress))
     }
-    if setting.plan.distributed is not None:
-        result["ranks"] = {name: _ranks(each.ranks) for name, each in measured.items() if each.ranks}
+    if ranks is not None:
+        result["ranks"] = {name: _ranks(each) for name, each in ranks.items()}
     return result
+
+
+def _ratio_of(row: Row) -> dict[str, Any]:
+    assert row.ratio is not None  # asked for those that have one
+    kept = ("value", "low", "high", "confidence", "blocks", "verdict")
+    return {key: getattr(row.ratio, key) for key in kept}
 
 
 def what_was_kept(by_name: Mapping[str, RankReadings]) -> dict[str, Any]:
@@ -123,40 +125,49 @@ def what_was_kept(by_name: Mapping[str, RankReadings]) -> dict[str, Any]:
     }
 
 
-def _protocol(setting: Setting, measured: Mapping[str, Measured]) -> dict[str, Any]:
-    plan, choice, options = setting.plan, setting.choice, setting.plan.options
+def _protocol(
+    plan: LaunchPlan,
+    choice: tuple[LaunchTimer, str],
+    session: Session,
+    passes: Mapping[str, Sequence[PassRecord]],
+    distributed: bool,
+    gpu_sleep_cycles: int,
+) -> dict[str, Any]:
+    timer, options, header = choice[0], plan.options, session.start()
+    assert header.probe is not None  # a run that times has read it, or is refused
+    instrument = session.timer_name
     protocol: dict[str, Any] = {
         "version": PROTOCOL_VERSION,
         "made": now(),
-        "timer": choice.timer.name,
-        "timer_chosen": choice.reason,
-        "instrument": setting.instrument,
-        "instrument_reads": next(
-            (each.reads for each in TIMERS if each.name == setting.instrument), setting.instrument
-        ),
-        "reading": choice.timer.reads.removesuffix("_ns") if plan.distributed is None else "latency",
-        "statistic": setting.statistic,
+        "timer": timer.name,
+        "timer_chosen": choice[1],
+        "instrument": instrument,
+        "instrument_reads": next((each.reads for each in TIMERS if each.name == instrument), instrument),
+        "reading": "latency" if distributed else timer.reads.removesuffix("_ns"),
+        "statistic": "median of the samples of a round, each that of its slowest rank"
+        if distributed
+        else "mean of the samples of a round",
         "rounds": options.rounds,
         "cooldown_s": float(options.cooldown_s),
-        "order": list(measured),
+        "order": list(passes),
         "ours": list(plan.funcs),
         "references": list(plan.references),
         "prepared": sorted(plan.prepare),
         "cache": Cache.COLD.value,
-        "flush_bytes": setting.probe.flush_bytes,
-        "probe": _probe(setting.probe),
-        "counts": {name: _counts(each) for name, each in measured.items()},
-        "device": setting.device.model_dump(mode="json"),
-        "environment": environment().model_dump(mode="json"),
+        "flush_bytes": header.probe.flush_bytes,
+        "probe": _probe(header.probe),
+        "counts": {name: _counts(records) for name, records in passes.items()},
+        "device": header.device.model_dump(mode="json"),
+        "environment": header.environment.model_dump(mode="json"),
     }
     if plan.distributed is None:
-        return protocol | _budgets(options.counts(choice.timer), options.ignored(choice.timer))
+        return protocol | _budgets(options.counts(timer), options.ignored(timer))
     return protocol | {
         "world_size": plan.distributed.world_size,
         "rank": plan.distributed.rank,
-        "gpu_sleep_cycles": setting.gpu_sleep_cycles,
+        "gpu_sleep_cycles": gpu_sleep_cycles,
         "gpu_sleep": "before each launch"
-        if setting.gpu_sleep_cycles
+        if gpu_sleep_cycles
         else "skipped: this device has no queue in which a launch could wait behind it",
     }
 
@@ -180,8 +191,7 @@ def _budgets(counts: BudgetedCounts, ignored: Mapping[str, float]) -> dict[str, 
     }
 
 
-def _counts(each: Measured) -> dict[str, list[Any]]:
-    passes = each.timed.passes
+def _counts(passes: Sequence[PassRecord]) -> dict[str, list[Any]]:
     return {
         "warmup": [record.lead_in or 0 for record in passes],
         "samples": [len(record.latency_ns) for record in passes],
@@ -191,8 +201,8 @@ def _counts(each: Measured) -> dict[str, list[Any]]:
     }
 
 
-def _clocks(each: Measured) -> list[dict[str, Any]]:
-    return [{"before": _told(p.before), "after": _told(p.after)} for p in each.timed.passes]
+def _clock(record: PassRecord) -> dict[str, Any]:
+    return {"before": _told(record.before), "after": _told(record.after)}
 
 
 def _told(telemetry: Telemetry | None) -> dict[str, Any]:
@@ -214,3 +224,104 @@ def _ranks(ranks: RankReadings) -> dict[str, Any]:
 
 def _us(times_ns: Sequence[Ns]) -> list[float]:
     return [each / NS_PER_US for each in times_ns]
+
+
+# --- two results --------------------------------------------------------------------------------------
+
+_ABSENT = "(absent)"
+
+LIKENESS: tuple[str, ...] = (
+    "timer",
+    "benchmark_protocol.version",
+    "benchmark_protocol.instrument",
+    "benchmark_protocol.reading",
+    "benchmark_protocol.statistic",
+    "benchmark_protocol.budgets_ms",
+    "benchmark_protocol.cooldown_s",
+    "benchmark_protocol.cache",
+    "benchmark_protocol.flush_bytes",
+    "benchmark_protocol.gpu_sleep_cycles",
+    "benchmark_protocol.world_size",
+    "benchmark_protocol.device.kind",
+    "benchmark_protocol.device.name",
+    "benchmark_protocol.device.threads",
+    "benchmark_protocol.device.driver",
+    "benchmark_protocol.environment.kernelmark",
+    "benchmark_protocol.environment.python",
+    "benchmark_protocol.environment.libraries.torch",
+    "benchmark_protocol.environment.libraries.triton",
+    "benchmark_protocol.environment.hostname_hash",
+)
+"""What two results must share to be comparable. The rounds are not among it: more of them are only surer."""
+
+
+def compare_results(
+    before: Mapping[str, Any], after: Mapping[str, Any], *, ignore: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Compare two results of ``bench`` for the implementations that both have.
+
+    ``ratio`` is ``before / after``: above 1 means that ``after`` is faster. ``low`` to ``high`` is Welch's 95 %
+    interval over the rounds of both; with one round there is none. Rounds of two runs do not pair, and what differs
+    between the runs alone (clocks, memory addresses, neighbours) is in no interval over rounds. So ``verdict`` is
+    ``undecided`` without an interval; time both in one ``bench`` with ``reference=`` to know.
+
+    Args:
+        before: A result, as returned or as read back from JSON.
+        after: Another one.
+        ignore: Keys of ``LIKENESS`` that may differ, such as the library whose change is the question.
+
+    Raises:
+        UsageError: ``ignore`` names something that is not in ``LIKENESS``.
+        RecordError: the results differ in what must be equal, or share no implementation.
+    """
+    skipped = set(ignore)
+    if unknown := skipped - set(LIKENESS):
+        raise UsageError(f"ignore={sorted(unknown)!r}: give keys of kernelmark.launches.LIKENESS")
+    differ = [
+        f"{key} is {old!r} and {new!r}"
+        for key in LIKENESS
+        if key not in skipped and (old := _at(before, key)) != (new := _at(after, key))
+    ]
+    if differ:
+        raise RecordError(
+            f"these results are not alike and are not compared: {'; '.join(differ)}; measure again under the same"
+            " conditions, or name in ignore= what may differ"
+        )
+    shared = [name for name in before["impls"] if name in after["impls"]]
+    if not shared:
+        raise RecordError(
+            f"these results share no implementation: {', '.join(before['impls'])} and {', '.join(after['impls'])}"
+        )
+    return {name: _compared(before, after, name) for name in shared}
+
+
+def _compared(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> dict[str, Any]:
+    old, new = before["impls"][name], after["impls"][name]
+    low, high = _interval(before["round_samples"][name], after["round_samples"][name])
+    verdict = "undecided"
+    if low is not None and high is not None:
+        verdict = "faster" if low > 1 else "slower" if high < 1 else "undecided"
+    return {"before": old, "after": new, "ratio": old / new, "low": low, "high": high, "verdict": verdict}
+
+
+def _interval(before: Sequence[float], after: Sequence[float]) -> tuple[float | None, float | None]:
+    """Give Welch's interval of the ratio of two means of logarithms; nothing where either has one value."""
+    if min(len(before), len(after)) < 2:
+        return None, None
+    logs = [[math.log(value) for value in each] for each in (before, after)]
+    shares = [stdev(each) ** 2 / len(each) for each in logs]
+    centre, variance = fmean(logs[0]) - fmean(logs[1]), sum(shares)
+    if not variance:
+        return math.exp(centre), math.exp(centre)
+    freedom = variance**2 / sum(s**2 / (len(each) - 1) for s, each in zip(shares, logs, strict=True))
+    reach = t_quantile(0.975, max(1, math.floor(freedom))) * math.sqrt(variance)
+    return math.exp(centre - reach), math.exp(centre + reach)
+
+
+def _at(result: Mapping[str, Any], key: str) -> Any:
+    found: Any = result
+    for part in key.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return _ABSENT
+        found = found[part]
+    return found

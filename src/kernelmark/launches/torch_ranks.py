@@ -5,13 +5,15 @@ that gives up can raise the flag whatever the others are waiting for, and all of
 afterwards.
 
 On GPUs a rank that is gone leaves the others' devices waiting in a kernel, and with them their hosts, which then
-never come to the next meeting. ``device_watch`` parts the devices, so that they do.
+never come to the next meeting. ``watching`` parts the devices, so that they do.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -23,11 +25,9 @@ import torch
 import torch.distributed as dist
 
 from kernelmark.errors import DistributedError, UsageError
-from kernelmark.launches.device_watch import DeviceWatch, Loss
-from kernelmark.launches.nccl import connects_gpus, device_barrier, own_limit_s, part_devices
-from kernelmark.launches.peers import Peers, this_process
+from kernelmark.launches.watching import DeviceWatch, Loss, Peers, this_process
 
-__all__ = ["HostStream", "TorchRanks"]
+__all__ = ["HostStream", "TorchRanks", "connects_gpus", "device_barrier", "own_limit_s", "part_devices"]
 
 _ROLL_CALL_S = 10.0
 """How much later than the first another rank may notice that a meeting failed, within the time limit: it may be
@@ -36,6 +36,9 @@ in the middle of a launch."""
 _POLL_S = 0.02
 _TOKENS = 1 << 52  # what a double holds exactly
 _LONGEST_REASON = 500
+
+_SHARE_OF_OWN_LIMIT = 0.8
+"""How much of torch's own limit devices may wait: at its end torch kills the process, and what was measured with it."""
 
 
 class HostStream:
@@ -295,3 +298,69 @@ def _store() -> Any:
     from torch.distributed.distributed_c10d import _get_default_store
 
     return _get_default_store()
+
+
+# --- NCCL: to let devices meet, and to part those that wait for one that is gone ----------------------
+
+
+def connects_gpus(group: dist.ProcessGroup | None) -> bool:
+    """Whether the group reduces on the devices themselves; gloo takes their data to the host and waits there."""
+    return "nccl" in dist.get_backend_config(group)
+
+
+def device_barrier(group: dist.ProcessGroup | None, device: str) -> Callable[[], object]:
+    """Give what lets the devices meet on the current stream; nothing waits for it on the host."""
+    token = torch.zeros(1, device=device)
+
+    def meet() -> None:
+        dist.all_reduce(token, group=group)
+
+    return meet
+
+
+def own_limit_s(group: dist.ProcessGroup | None) -> float:
+    """Say how long a device may wait for the others, so that torch's watchdog does not end the process first."""
+    found = _backend(group if group is not None else dist.group.WORLD)
+    timeout = getattr(getattr(found, "options", None), "_timeout", None)
+    return math.inf if timeout is None else _SHARE_OF_OWN_LIMIT * timeout.total_seconds()
+
+
+def part_devices() -> None:
+    """Abort NCCL in all groups of this process: kernels that wait for another device end, and give no result.
+
+    All groups, since a launch may use others than the one that connects the ranks. Each in a thread of its own,
+    since one may have to wait for another on the same device.
+
+    Raises:
+        RuntimeError: one of them could not be aborted; the others were.
+    """
+    errors: list[Exception] = []
+
+    def abort(backend: Any) -> None:
+        try:
+            backend.abort()
+        except Exception as error:  # noqa: BLE001 - raised below, once the others are done
+            errors.append(error)
+
+    # torch has no public list of its groups
+    groups = list(dist.distributed_c10d._world.pg_map)
+    threads = [
+        threading.Thread(target=abort, args=(backend,), daemon=True)
+        for backend in map(_backend, groups)
+        if backend is not None
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _backend(group: Any) -> Any:
+    """Give the group's NCCL; ``None`` where it has none."""
+    try:
+        found = group._get_backend(torch.device("cuda"))
+    except RuntimeError:
+        return None
+    return found if found.name() == "nccl" else None
