@@ -203,13 +203,16 @@ class Findings:
         return raised
 
 
-def check_all(plan: Plan, device: Device, *, other_values: bool = True) -> Findings:
+def check_all(
+    plan: Plan, device: Device, *, other_values: bool = True, call_unchecked: bool = True
+) -> Findings:
     """Check every implementation of ``plan``; failures are findings, not exceptions.
 
     Args:
         plan: What to check.
         device: Where it runs.
         other_values: Whether each is called on other values first.
+        call_unchecked: Whether each is called where its answer cannot be held against anything.
 
     Raises:
         UsageError: the case declares a check and has no reference, or one whose answer is none.
@@ -233,6 +236,8 @@ def check_all(plan: Plan, device: Device, *, other_values: bool = True) -> Findi
             found[planned.name] = Finding(planned, Check.UNAVAILABLE, planned.implementation.reason)
         elif planned.is_reference and answer.asked:
             found[planned.name] = _inherit(planned, found[plan.ours.name])
+        elif not (call_unchecked or answer.asked):
+            found[planned.name] = Finding(planned, answer.status, answer.note)
         else:
             found[planned.name] = _check(watches[planned.name], other_values=other_values)
     return Findings(plan, found, answer, watches)

@@ -20,6 +20,7 @@ from kernelmark.harness.session import Session, SessionOptions
 from kernelmark.isolation import decode, encode
 from kernelmark.records import Note, Row, RunHeader
 from kernelmark.roofline import Profile
+from kernelmark.timing import Timer
 from kernelmark.timing.elsewhere import (
     find_conflict,
     in_another_process,
@@ -53,9 +54,10 @@ _TRIED: WeakSet[Session] = WeakSet()
 
 def conflict_here(session: Session) -> InstrumentConflictError | None:
     """Say what keeps the session's timer from being used in this process, before anything of a plan runs."""
-    if session.options.verify_only or session in _TRIED:
+    timer = session.options.timer
+    if session.options.verify_only or session in _TRIED or isinstance(timer, Timer):
         return None
-    conflict = find_conflict(session.options.timer, session.device)
+    conflict = find_conflict(timer, session.device)
     if conflict is None:
         _TRIED.add(session)
     return conflict

@@ -34,6 +34,12 @@ def carry_out(plan: Plan, session: Session, op: Any, *, refusal: Exception | Non
     Raises:
         KernelmarkError: an error of use, or of the reference: there are no rows to speak of.
     """
-    findings = check_all(plan, session.device, other_values=session.options.other_values)
+    options = session.options
+    findings = check_all(
+        plan,
+        session.device,
+        other_values=options.other_values,
+        call_unchecked=options.call_unchecked,
+    )
     timings = time_all(findings, session, op, refusal=refusal)
     return Outcome(rows_of(timings, op), timings.error)

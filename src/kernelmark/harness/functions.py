@@ -13,7 +13,7 @@ from kernelmark.errors import UsageError
 from kernelmark.harness.ambient import session_in_use, use_session
 from kernelmark.harness.case import Case
 from kernelmark.harness.implementation import Implementation, as_implementation
-from kernelmark.harness.plan import make_plan
+from kernelmark.harness.plan import Plan, make_plan
 from kernelmark.harness.runner import Comparison, run_plan
 from kernelmark.harness.session import Session, SessionOptions
 from kernelmark.roofline import Work
@@ -103,23 +103,50 @@ def compare(
         raise UsageError(f"on_failure={on_failure!r}: a failed check can 'raise', or 'leave out' its row")
     if work is not None and not isinstance(work, Work):
         raise UsageError(f"work={work!r}: give a kernelmark.Work(flops, bytes, dtype)")
+    plan = plan_of(
+        implementations,
+        inputs=inputs,
+        declaration=declared(reference, verification, tolerance),
+        reference=reference,
+        label=label,
+        params=params,
+        count_copies=count_copies,
+        leave_out=on_failure == "leave out",
+    )
+    with _session_for(inputs, options) as session:
+        try:
+            return run_plan(plan, session, op=None if work is None else _Counted(work))
+        finally:
+            plan.case.release()
+
+
+def plan_of(
+    implementations: Mapping[str, object],
+    *,
+    declaration: Any,
+    reference: Callable[..., Any] | None = None,
+    inputs: tuple[Any, ...] = (),
+    label: str = "",
+    params: Mapping[str, Any] | None = None,
+    count_copies: bool = False,
+    leave_out: bool = False,
+) -> Plan:
+    """Make a plan of what a caller has in hand, the first implementation being ours; as :func:`compare` has it.
+
+    Raises:
+        UsageError: a name or value that no run could use, or ours is unavailable.
+    """
     (ours, value), *others = implementations.items()
     implementation = as_implementation(ours, value)
     if not isinstance(implementation, Implementation):
         raise UsageError(
             f"{ours!r} comes first, so it is ours, and it is unavailable: {implementation.reason}"
         )
-    declaration = _declaration(reference, verification, tolerance)
     # no lambda: it may have to go to another process
     build = partial(_Given, inputs, reference, declaration)
     shown = {**_params(inputs), **(params or {})}
     case = Case(label or ours, build, params=shown, count_copies=count_copies)
-    plan = make_plan(case, (ours, implementation), dict(others), leave_out=on_failure == "leave out")
-    with _session_for(inputs, options) as session:
-        try:
-            return run_plan(plan, session, op=None if work is None else _Counted(work))
-        finally:
-            case.release()
+    return make_plan(case, (ours, implementation), dict(others), leave_out=leave_out)
 
 
 @contextmanager
@@ -130,7 +157,13 @@ def _session_for(inputs: tuple[Any, ...], options: SessionOptions | None) -> Ite
         _require_device(inputs, joined)
         yield joined
         return
-    session = Session(_on_device_of(inputs, options or SessionOptions()))
+    with own_session(Session(_on_device_of(inputs, options or SessionOptions()))) as session:
+        yield session
+
+
+@contextmanager
+def own_session(session: Session) -> Iterator[Session]:
+    """Use a session for one comparison: it is closed in the end, with reports where it has a folder."""
     outcome = "failed"
     try:
         with use_session(session):
@@ -152,7 +185,14 @@ def _require_device(inputs: tuple[Any, ...], session: Session) -> None:
             )
 
 
-def _declaration(reference: Callable[..., Any] | None, verification: Any, tolerance: Any) -> Any:
+def declared(
+    reference: Callable[..., Any] | None, verification: Any = None, tolerance: Any = None
+) -> Any:
+    """Give the declaration for what was passed; without a reference nothing is established.
+
+    Raises:
+        UsageError: it is none, or a tolerance that is none.
+    """
     if verification is None:
         asked = tolerances_of(tolerance, "tolerance")
         if reference is None and not asked:

@@ -13,7 +13,7 @@ from kernelmark.harness.session import Session
 from kernelmark.records import Check, Note, PassRecord, Ratio, Role, RooflineReading, Row, Timing
 from kernelmark.roofline import Work, read_roofline
 from kernelmark.stats import paired_ratio
-from kernelmark.timing import Call, block_samples, open_timer, time_together
+from kernelmark.timing import Call, block_samples, time_together
 
 __all__ = ["Timings", "rows_of", "time_all"]
 
@@ -94,15 +94,16 @@ def _timed(findings: Findings, session: Session) -> tuple[Mapping[str, Finding],
     if not watches:
         return findings.found, {}
     options = session.timing_options(count_copies=plan.case.count_copies)
-    audit = _Audit(watches, findings.found, passes=2 * options.budget.blocks)
+    audit = _Audit(watches, findings.found, passes=options.passes)
     timed = time_together(
         {name: _call(watch) for name, watch in watches.items()},
         session.device,
-        timer=open_timer(session.options.timer, session.device),
+        timer=session.open_timer(),
         options=options,
         after_pass=audit,
     )
-    for name, watch in watches.items():
+    again = findings.answer.asked or session.options.call_unchecked
+    for name, watch in watches.items() if again else ():
         if not audit.found[name].failed:
             audit.found[name] = check_again(watch, audit.found[name])
     return audit.found, timed

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernelmark.calibration import profile_for
-from kernelmark.device import Device, measure_probe, open_device, probe_verdict
+from kernelmark.device import Device, Flusher, measure_probe, open_device, probe_verdict
 from kernelmark.errors import ProfileError, RecordError, UnavailableError, UsageError
 from kernelmark.harness.provenance import environment, now, run_name
 from kernelmark.isolation import turn_to_time
@@ -34,7 +34,7 @@ from kernelmark.records import (
     refuse_other_caches,
 )
 from kernelmark.roofline import Profile
-from kernelmark.timing import Budget, TimingOptions, open_timer
+from kernelmark.timing import Budget, Timer, TimingOptions, Turns, open_timer
 
 __all__ = ["Session", "SessionOptions"]
 
@@ -45,7 +45,7 @@ class SessionOptions:
 
     Args:
         device: ``auto`` for the best there is, or a name such as ``cpu``, ``cuda:1``.
-        timer: An instrument's name, or ``None`` for the device's own.
+        timer: An instrument or its name, or ``None`` for the device's own.
         verify_only: Check, and time nothing.
         require_baselines: Fail where a baseline is unavailable.
         cache: The state of the caches when a timed call starts.
@@ -56,13 +56,16 @@ class SessionOptions:
         notes: What a reader must know of the whole run.
         other_values: Whether an implementation is called on other values at the same addresses before its check;
             a second check of the same code may leave that to the first.
+        call_unchecked: Whether an implementation whose answer nothing can be held against is called before it is
+            timed, and after.
+        turns: Rounds of turns in place of interleaved blocks, and in place of ``budget``.
 
     Raises:
         UsageError: a value that no run could use.
     """
 
     device: str
-    timer: str | None
+    timer: Timer | str | None
     verify_only: bool
     require_baselines: bool
     cache: Cache
@@ -71,12 +74,14 @@ class SessionOptions:
     ceilings: bool
     notes: tuple[str, ...]
     other_values: bool
+    call_unchecked: bool
+    turns: Turns | None
 
     def __init__(
         self,
         *,
         device: str = "auto",
-        timer: str | None = None,
+        timer: Timer | str | None = None,
         verify_only: bool = False,
         require_baselines: bool = False,
         cache: Cache | Literal["cold", "warm"] = Cache.COLD,
@@ -85,6 +90,8 @@ class SessionOptions:
         ceilings: bool = True,
         notes: tuple[str, ...] = (),
         other_values: bool = True,
+        call_unchecked: bool = True,
+        turns: Turns | None = None,
     ) -> None:
         if cache not in list(Cache):
             there_are = " or ".join(repr(each.value) for each in Cache)
@@ -102,6 +109,8 @@ class SessionOptions:
             "ceilings": ceilings,
             "notes": notes,
             "other_values": other_values,
+            "call_unchecked": call_unchecked,
+            "turns": turns,
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -115,6 +124,7 @@ class Session:
         command: The command line, for the record.
         header: The description of a run that another process records: its rows are kept here, and written there.
         profile: That run's ceilings.
+        device: One that is open already, in place of the one that the options name.
     """
 
     def __init__(
@@ -124,6 +134,7 @@ class Session:
         command: tuple[str, ...] = (),
         header: RunHeader | None = None,
         profile: Profile | None = None,
+        device: Device | None = None,
     ) -> None:
         self.options = options or SessionOptions()
         self.command = command
@@ -131,7 +142,7 @@ class Session:
         self.header = header
         self.profile = profile
         """The ceilings of the device, known once the run has started; ``None`` where there are none."""
-        self._device: Device | None = None
+        self._device = device
         self._writer: RunWriter | None = None
         self._closed = False
 
@@ -165,7 +176,18 @@ class Session:
     @property
     def timer_name(self) -> str:
         """The name of the instrument in use."""
-        return self.options.timer or self.device.default_timer
+        timer = self.options.timer
+        return timer.name if isinstance(timer, Timer) else timer or self.device.default_timer
+
+    def open_timer(self) -> Timer:
+        """Give the instrument; whether it works here is found out when it is opened.
+
+        Raises:
+            UsageError: there is no timer of that name.
+            UnavailableError: it does not serve this kind of device.
+        """
+        timer = self.options.timer
+        return timer if isinstance(timer, Timer) else open_timer(timer, self.device)
 
     @property
     def folder(self) -> Path | None:
@@ -174,7 +196,8 @@ class Session:
 
     def timing_options(self, *, count_copies: bool) -> TimingOptions:
         """Give the timing options of this run for a case with this copy policy."""
-        return TimingOptions(budget=self.options.budget, cache=self.options.cache, count_copies=count_copies)
+        options = self.options
+        return TimingOptions(options.budget, options.cache, count_copies, options.turns)
 
     def require_usable(self) -> None:
         """Find out before the first case whether the device, the timer and the folder can be had.
@@ -185,7 +208,7 @@ class Session:
             RecordError: the folder holds a run already.
         """
         if not self.options.verify_only:
-            open_timer(self.options.timer, self.device)
+            self.open_timer()
         if self.header is None and self.options.out is not None:
             held = self.options.out / RECORDS_FILE
             if held.exists():
@@ -250,7 +273,7 @@ class Session:
         return () if self.profile else (f"no speed of light: no hardware profile matches {record.name!r}",)
 
     def _describe(self, home: Path | None) -> RunHeader:
-        options, budget = self.options, self.options.budget
+        options = self.options
         device, record = self.device, self.device.describe()
         probe, notes = self._measure_device(device, record)
         return RunHeader(
@@ -260,19 +283,26 @@ class Session:
             command=self.command,
             device=record,
             environment=environment(home),
-            protocol=Protocol(
-                timer=self.timer_name,
-                cache=options.cache,
-                blocks=budget.blocks,
-                warmup_ms=budget.warmup_ms,
-                sample_ms=budget.sample_ms,
-                prepare_ms=budget.prepare_ms,
-                min_count=budget.min_count,
-                max_count=budget.max_count,
-                verify_only=options.verify_only,
-            ),
+            protocol=self._protocol(),
             probe=probe,
             notes=tuple(map(Note.free, filter(None, (*options.notes, *notes)))),
+        )
+
+    def _protocol(self) -> Protocol:
+        options, budget = self.options, self.options.budget
+        told = {
+            "blocks": budget.blocks,
+            "warmup_ms": budget.warmup_ms,
+            "sample_ms": budget.sample_ms,
+            "prepare_ms": budget.prepare_ms,
+            "min_count": budget.min_count,
+            "max_count": budget.max_count,
+        }
+        return Protocol(
+            timer=self.timer_name,
+            cache=options.cache,
+            verify_only=options.verify_only,
+            **(options.turns.told() if options.turns else told),
         )
 
     def _measure_device(
@@ -282,14 +312,15 @@ class Session:
         if self.options.verify_only:
             return None, ()
         with turn_to_time():
-            probe, doubt = _probe(device, self.options.cache)
+            turns = self.options.turns
+            probe, doubt = _probe(device, self.options.cache, turns.flush if turns else None)
             return probe, (doubt, *self._find_profile(record))
 
 
-def _probe(device: Device, cache: Cache) -> tuple[ProbeReading | None, str]:
+def _probe(device: Device, cache: Cache, flush: Flusher | None) -> tuple[ProbeReading | None, str]:
     """Give the reading that shows the caches to be as ``cache`` says, and what is in doubt about it."""
     try:
-        reading = measure_probe(device, cache=cache)
+        reading = measure_probe(device, cache=cache, flush=flush)
     except UnavailableError as error:
         if cache is Cache.COLD:
             raise  # nothing could be made cold

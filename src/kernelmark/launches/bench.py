@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any
 
-from kernelmark.launches.measuring import conflict_of, measure_elsewhere, measure_plan, open_launch_device
 from kernelmark.launches.options import LaunchOptions, make_plan
 from kernelmark.launches.ranks import DistributedBenchContext, leaving_on_error
 
@@ -78,6 +77,14 @@ def bench(
             out=out,
             options=options,
         )
+        # loads torch, with the engine; only now that the values are known to be good
+        from kernelmark.launches.measuring import (
+            conflict_of,
+            measure_elsewhere,
+            measure_plan,
+            open_launch_device,
+        )
+
         device = open_launch_device(plan.distributed)
         if conflict := conflict_of(plan, device):
             return measure_elsewhere(plan, device, conflict)

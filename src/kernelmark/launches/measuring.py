@@ -18,8 +18,8 @@ from typing import Any
 
 from kernelmark.device import Device, Flusher, open_device
 from kernelmark.errors import InstrumentConflictError, TimingError, UsageError
-from kernelmark.harness import Comparison, Implementation, Session, SessionOptions, Unavailable
-from kernelmark.harness.functions import carried_out, case_of
+from kernelmark.harness import Comparison, Implementation, Session, SessionOptions, Unavailable, run_plan
+from kernelmark.harness.functions import declared, own_session, plan_of
 from kernelmark.launches.options import Builder, Launch, LaunchPlan, LaunchTimer, choose_timer, shown
 from kernelmark.launches.ranks import DistributedBenchContext, Ranks, slowest
 from kernelmark.launches.result import RankReadings, make_result, what_was_kept
@@ -104,13 +104,6 @@ def _through_engine(
         other_values=False,  # a launch has captured its inputs
         call_unchecked=False,
     )
-    session = Session(options, device=device)
-    case = case_of(
-        " and ".join(plan.funcs),
-        reference=plan.reference,
-        tolerance=plan.tolerance,
-        count_copies=True,  # a launch is all that it does
-    )
     launches = {**plan.funcs, **built}
     entries = {
         name: launch
@@ -118,7 +111,15 @@ def _through_engine(
         else Implementation(launch, args=(), reset=plan.prepare.get(name))
         for name, launch in launches.items()
     }
-    return session, carried_out(case, entries, session)
+    comparison = plan_of(
+        entries,
+        declaration=declared(plan.reference, tolerance=plan.tolerance),
+        reference=plan.reference,
+        label=" and ".join(plan.funcs),
+        count_copies=True,  # a launch is all that it does
+    )
+    with own_session(Session(options, device=device)) as session:
+        return session, run_plan(comparison, session)
 
 
 # --- references ---------------------------------------------------------------------------------------

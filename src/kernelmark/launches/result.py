@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelmark.device import probe_verdict
 from kernelmark.errors import RecordError, UsageError
-from kernelmark.harness import Comparison, Session
 from kernelmark.harness.provenance import now
 from kernelmark.launches.options import LaunchPlan, LaunchTimer
 from kernelmark.launches.ranks import slowest
@@ -28,6 +27,9 @@ from kernelmark.stats import t_quantile
 >>>>>>> 7e5daf0 (Merge launches by subject, and let them go through the engine (work in progress))
 from kernelmark.timing import TIMERS, BudgetedCounts
 from kernelmark.units import NS_PER_US
+
+if TYPE_CHECKING:
+    from kernelmark.harness import Comparison, Session
 
 __all__ = ["LIKENESS", "PROTOCOL_VERSION", "RankReadings", "compare_results", "make_result", "what_was_kept"]
 

@@ -395,7 +395,10 @@ class Protocol(Record):
     sample_ms: float
     prepare_ms: float
     min_count: int
-    max_count: int
+    max_count: int | None = None
+    """``None`` for as many as fit."""
+    cooldown_s: float | None = None
+    """The pause before each turn, where rounds of turns A B C stand in place of blocks; ``None`` for blocks."""
     verify_only: bool = False
 
 

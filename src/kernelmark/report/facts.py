@@ -83,13 +83,16 @@ def _revision(environment: Environment) -> str:
 def _protocol(protocol: Protocol) -> str:
     if protocol.verify_only:
         return "Checks only; nothing was timed."
-    blocks = "one block" if protocol.blocks == 1 else f"{protocol.blocks} blocks"
+    turns = protocol.cooldown_s is not None
+    thing, order = ("round", "turns A B C") if turns else ("block", "A B C … C B A")
+    blocks = f"one {thing}" if protocol.blocks == 1 else f"{protocol.blocks} {thing}s"
+    pause = f" with a pause of {significant(protocol.cooldown_s or 0, 3)} s before each" if turns else ""
     before = "its reset and a flush of the caches" if protocol.cache is Cache.COLD else "its reset"
-    timed = f"Every implementation was timed in {blocks} of A B C … C B A, each timed call after {before}:"
-    if protocol.min_count == protocol.max_count:
+    timed = f"Every implementation was timed in {blocks} of {order}{pause}, each timed call after {before}:"
+    if protocol.max_count and protocol.min_count == protocol.max_count:
         return f"{timed} {counted(protocol.max_count, 'sample')}, whatever they cost."
+    most = protocol.max_count or "as many as fit"
     return (
-        f"{timed} {significant(protocol.sample_ms, 3)} ms of samples"
-        f" ({protocol.min_count} to {protocol.max_count} samples)"
+        f"{timed} {significant(protocol.sample_ms, 3)} ms of samples ({protocol.min_count} to {most} samples)"
         f" after {significant(protocol.warmup_ms, 3)} ms of warm-up."
     )

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 from kernelmark.device import Device
 from kernelmark.errors import TimingError, UsageError
@@ -35,7 +35,7 @@ from kernelmark.timing.timer import (
     do_nothing,
     opened,
 )
-from kernelmark.units import NS_PER_MS
+from kernelmark.units import NS_PER_MS, NS_PER_US
 
 __all__ = ["AfterPass", "time_together"]
 
@@ -184,7 +184,8 @@ class _Loop:
     ) -> _Loop:
         """Make each call ready to run; the device allocates what evicts its caches."""
         before = options.turns.before if options.turns else None
-        flush = device.flusher() if options.cache is Cache.COLD and before is None else None
+        own = options.turns.flush if options.turns else None
+        flush = (own or device.flusher()) if options.cache is Cache.COLD and before is None else None
         contestants = {}
         for name, call in calls.items():
             timed = _Round(call, before(call.reset) if before else reset_then_flush(call.reset, flush))
@@ -364,6 +365,8 @@ class _Loop:
             before=before,
             after=after,
         )
+        if self.options.turns:
+            _refuse_no_time(slot.name, samples)
         if self.options.turns and self.options.turns.exchange:
             record = self.options.turns.exchange(slot.name, record)
         if self.after_pass is None:
@@ -411,3 +414,12 @@ def _fit(budget_ms: float, estimate_ns: float) -> int:
     if estimate_ns <= 0:
         return COUNT_WITHOUT_ESTIMATE
     return max(1, int(budget_ms * NS_PER_MS / estimate_ns))
+
+
+def _refuse_no_time(name: str, samples: Samples) -> None:
+    for column in (samples.latency_ns, samples.device_busy_ns):
+        mean = fmean(column)
+        if not (math.isfinite(mean) and mean > 0):
+            raise TimingError(
+                f"{name!r} read {mean / NS_PER_US!r} µs in one round, which is no time; none is given"
+            )

@@ -13,7 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, stdev
+from typing import Any
 
+from kernelmark.device import Flusher
 from kernelmark.errors import UsageError
 from kernelmark.records import Cache, PassRecord
 from kernelmark.stats import t_quantile
@@ -124,6 +126,7 @@ class Turns:
         counts: How many warm-ups and samples each implementation gets in each turn.
         rounds: How often everything is measured anew.
         cooldown_s: The pause right before each turn; 0 is none at all.
+        flush: What evicts the caches, where that is not the device's own.
         before: Makes what comes before each call from its reset; the reset and a flush without it.
         exchange: Takes a pass's name and record and gives the record to keep, as where each sample is that of the
             slowest of several processes.
@@ -132,8 +135,23 @@ class Turns:
     counts: BudgetedCounts | FixedCounts
     rounds: int = 1
     cooldown_s: float = 1.0
+    flush: Flusher | None = None
     before: Callable[[Prepare | None], Prepare] | None = None
     exchange: Callable[[str, PassRecord], PassRecord] | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Give what a run's record tells of how samples were taken."""
+        fixed = self.counts if isinstance(self.counts, FixedCounts) else None
+        budget = self.counts if isinstance(self.counts, BudgetedCounts) else BudgetedCounts(0.0, 0.0)
+        return {
+            "blocks": self.rounds,
+            "warmup_ms": budget.warmup_ms or 0.0,
+            "sample_ms": budget.repeat_ms,
+            "prepare_ms": 0.0,
+            "min_count": fixed.repeat if fixed else 1,
+            "max_count": fixed.repeat if fixed else None,
+            "cooldown_s": float(self.cooldown_s),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +185,11 @@ class TimingOptions:
             raise UsageError(f"count_copies={self.count_copies!r}: give True or False")
         if self.stop is not None and not isinstance(self.stop, Stop):
             raise UsageError(f"stop={self.stop!r}: give None or a rule such as AtPrecision(0.01)")
+
+    @property
+    def passes(self) -> int:
+        """Passes of each implementation, where all blocks are run."""
+        return self.turns.rounds if self.turns else 2 * self.budget.blocks
 
     @property
     def adapts(self) -> bool:

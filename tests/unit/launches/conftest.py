@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kernelmark.errors import DistributedError
-from kernelmark.launches.context import DistributedBenchContext
+from kernelmark.launches.ranks import DistributedBenchContext
 
 LIMIT_S = 20
 """A meeting that takes longer has lost a rank; then every thread gets an error."""

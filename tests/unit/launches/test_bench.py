@@ -9,8 +9,8 @@ import torch
 
 import kernelmark
 from kernelmark.device import open_device
-from kernelmark.launches.context import DistributedBenchContext
 from kernelmark.launches.measuring import open_launch_device
+from kernelmark.launches.ranks import DistributedBenchContext
 
 
 @pytest.fixture(autouse=True)

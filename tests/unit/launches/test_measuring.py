@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernelmark.device import FakeDevice
-from kernelmark.errors import DistributedError, TimingError, UnavailableError
-from kernelmark.launches.measuring import DISTRIBUTED_COUNTS, measure_plan
+from kernelmark.errors import DistributedError, TimingError, UnavailableError, VerificationError
+from kernelmark.harness import Unavailable
+from kernelmark.launches.measuring import (
+    DISTRIBUTED_COUNTS,
+    build_references,
+    measure_plan,
+    report_baseline_error,
+    share_errors,
+)
 from kernelmark.launches.options import LaunchOptions, make_plan
+from kernelmark.launches.ranks import Ranks
+from kernelmark.records import read_run
 from kernelmark.timing.timer import Samples
 from kernelmark.timing.timers.host import HostTimer
 
@@ -272,3 +283,118 @@ def test_one_rank_alone_is_several_ranks_too(on_ranks) -> None:
     )
     assert result["impls"] == {"a": 1}
     assert result["benchmark_protocol"]["world_size"] == 1
+
+
+# --- references --------------------------------------------------------------------------------------
+
+
+def launch() -> None: ...
+
+
+def fails():
+    raise RuntimeError("no such library")
+
+
+@pytest.mark.spec("X8")
+def test_each_builder_runs_once_and_the_others_go_on_after_one_that_raises() -> None:
+    ran: list[str] = []
+
+    def build(name: str):
+        return lambda: ran.append(name) or launch
+
+    built = build_references({"a": build("a"), "bad": fails, "b": build("b")})
+    assert ran == ["a", "b"]
+    assert built == {"a": launch, "bad": Unavailable("RuntimeError: no such library"), "b": launch}
+
+
+@pytest.mark.spec("X8")
+def test_a_builder_that_returns_no_launch_is_an_error_of_that_reference() -> None:
+    built = build_references({"a": lambda: 3})
+    assert built["a"] == Unavailable(
+        "UsageError: the builder returned 3; it must return the launch, a callable without arguments"
+    )
+
+
+@pytest.mark.spec("X8")
+def test_a_builder_that_returns_a_tensor_is_told_its_type_and_not_its_values() -> None:
+    reason = build_references({"a": lambda: torch.zeros(64, 64)})["a"].reason  # type: ignore[union-attr]
+    assert reason.startswith("UsageError: the builder returned a torch.Tensor; it must return the launch")
+
+
+@pytest.mark.spec("X8")
+def test_an_interrupt_while_building_is_not_a_baselines_error() -> None:
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_references({"a": interrupted})
+
+
+@pytest.mark.spec("X8")
+def test_stderr_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report_baseline_error("fa3", "ImportError: no module")
+    assert capsys.readouterr() == ("", "BASELINE_ERROR: fa3: ImportError: no module\n")
+
+
+@pytest.mark.spec("X15")
+def test_what_one_rank_could_not_build_is_dropped_on_all_with_the_rank_named(on_ranks) -> None:
+    def body(context):
+        built = build_references({"a": lambda: launch, "bad": fails if context.rank else lambda: launch})
+        return share_errors(built, Ranks(context))
+
+    reason = "rank 1: RuntimeError: no such library; rank 2: RuntimeError: no such library"
+    assert on_ranks(3, body) == [{"a": launch, "bad": Unavailable(reason)}] * 3
+
+
+# --- through the engine ------------------------------------------------------------------------------
+
+
+def test_launches_without_a_reference_are_rows_that_say_that_nothing_was_checked(
+    here: Rank, tmp_path: Path
+) -> None:
+    result = measure(
+        here,
+        {"a": here.launch(lambda _: US)},
+        references={"b": lambda: here.launch(lambda _: 2 * US), "c": fails},
+        options={"repeat": 0.01, "rounds": 3},
+        out=tmp_path / "run",
+    )
+    assert {name: each["check"] for name, each in result["checks"].items()} == {
+        "a": "unverified",
+        "b": "unverified",
+        "c": "unavailable",
+    }
+    assert result["ratios"] == {}
+    run = read_run(tmp_path / "run")
+    assert [row.implementation for row in run.rows] == ["a", "b", "c"]
+    assert all(row.ratio is None for row in run.rows)
+    assert run.header.protocol.cooldown_s == 0
+    assert (run.header.protocol.blocks, run.header.protocol.max_count) == (3, None)
+    assert run.header.probe is not None
+    assert run.end is not None
+    assert "3 rounds of turns A B C" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_a_reference_makes_launches_comparable_with_an_interval_over_the_rounds(here: Rank) -> None:
+    def launch(ns: int):
+        run = here.launch(lambda index: ns + index % 3)
+        return lambda: (run(), torch.ones(4))[1]
+
+    result = measure(
+        here,
+        {"a": launch(1000)},
+        references={"b": lambda: launch(2000)},
+        reference=lambda: torch.ones(4),
+        options={"repeat": 0.01, "rounds": 4},
+    )
+    assert {each["check"] for each in result["checks"].values()} == {"verified"}
+    assert result["ratios"]["b"]["value"] == pytest.approx(2, rel=0.01)
+    assert result["ratios"]["b"]["low"] > 1.9
+    assert (result["ratios"]["b"]["blocks"], result["ratios"]["b"]["verdict"]) == (4, "faster")
+
+
+def test_a_launch_whose_answer_is_not_the_references_is_never_timed(here: Rank, tmp_path: Path) -> None:
+    with pytest.raises(VerificationError, match="a does not match the reference"):
+        measure(here, {"a": lambda: torch.zeros(4)}, reference=lambda: torch.ones(4), out=tmp_path / "run")
+    (row,) = read_run(tmp_path / "run").rows
+    assert (row.check.value, row.timing) == ("failed", None)

@@ -6,12 +6,14 @@ import inspect
 import math
 
 import pytest
+import torch
 
 import kernelmark
-from kernelmark.errors import UsageError
-from kernelmark.launches.context import DistributedBenchContext
-from kernelmark.launches.options import LaunchOptions, make_plan
-from kernelmark.launches.timers import LAUNCH_TIMERS, find_timer
+from kernelmark.device import FakeDevice
+from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.launches.options import LAUNCH_TIMERS, LaunchOptions, choose_timer, find_timer, make_plan
+from kernelmark.launches.ranks import DistributedBenchContext
+from kernelmark.timing import TIMERS, open_timer
 
 
 def never() -> None:
@@ -30,7 +32,7 @@ def test_only_funcs_is_positional_and_the_defaults_are_those_of_the_specificatio
     parameters = inspect.signature(kernelmark.bench).parameters
     assert list(parameters) == [
         *("funcs", "warmup", "repeat", "cudagraph_rep", "timer", "references", "cooldown_s", "rounds"),
-        *("distributed", "prepare"),
+        *("distributed", "prepare", "reference", "tolerance", "out"),
     ]
     keyword_only = {name for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
     assert keyword_only == set(parameters) - {"funcs"}
@@ -64,20 +66,26 @@ def test_only_funcs_is_positional_and_the_defaults_are_those_of_the_specificatio
         ({"cudagraph_rep": "20"}, r"cudagraph_rep='20': "),
         (
             {"timer": "protn"},
-            r"timer='protn': give None or one of 'event', 'proton', .*; did you mean 'proton'\?",
+            r"timer='protn': did you mean 'proton'\? give None or one of: event, device_events, proton",
         ),
-        ({"timer": 3}, r"timer=3: give None or one of"),
-        ({"timer": ""}, r"timer='': give None or one of"),
+        ({"timer": 3}, r"timer=3: .*give None or one of"),
+        ({"timer": ""}, r"timer='': .*give None or one of"),
         ({"funcs": {}}, r"funcs=\{\}: give at least one launch"),
         ({"funcs": None}, r"funcs=None: give a mapping"),
-        ({"funcs": [never]}, r"funcs=\[.*\]: give a mapping"),
+        ({"funcs": [never]}, r"funcs=\[.*: give a mapping"),
         ({"funcs": {"a": 3}}, r"funcs\['a'\]=3: give a callable that takes no argument"),
         ({"funcs": {3: never}}, r"funcs\[3\]: a name is text"),
         ({"funcs": {"": never}}, r"funcs\[''\]: a name is text, and not empty"),
         ({"references": {"b": "x"}}, r"references\['b'\]='x': give a builder"),
         ({"references": [never]}, r"references=\[.*\]: give a mapping"),
         ({"prepare": {"a": 1}}, r"prepare\['a'\]=1: "),
-        ({"distributed": object()}, r"distributed=<object .*DistributedBenchContext\.from_torch\(\)"),
+        (
+            {"distributed": object()},
+            r"distributed=a builtins\.object: .*DistributedBenchContext\.from_torch\(\)",
+        ),
+        ({"reference": 3}, r"reference=3: give a callable that returns the right answer, or None"),
+        ({"tolerance": 0.1}, r"tolerance=0\.1 without reference="),
+        ({"out": 3}, r"out=3: give the path of a folder"),
     ],
 )
 def test_a_bad_value_is_refused_by_name_value_and_what_is_expected(bad: dict, told: str) -> None:
@@ -122,6 +130,7 @@ def test_several_ranks_take_no_budget_and_no_local_timer(given: dict, told: str)
     ("name", "warmup", "repeat", "in_estimate"),
     [
         ("event", 25, 100, True),
+        ("device_events", 25, 100, True),
         ("proton", 25, 100, True),
         ("cudagraph_proton", None, 20, False),
         ("kineto", 25, 100, True),
@@ -156,3 +165,78 @@ def test_a_plan_keeps_what_it_was_given_even_if_the_caller_changes_it_later() ->
     plan = make_plan(funcs, options=LaunchOptions())
     funcs.clear()
     assert list(plan.funcs) == ["a"]
+
+
+# --- which instrument a name means -------------------------------------------------------------------
+
+NVIDIA = FakeDevice(kind="cuda", torch_name="cuda:0", default_timer="cupti")
+AMD = FakeDevice(kind="cuda", torch_name="cuda:0", default_timer="device_events")
+OTHER = FakeDevice(kind="xpu", torch_name="xpu:0", default_timer="device_events")
+CPU = FakeDevice(kind="cpu")
+
+
+@pytest.mark.spec("X2")
+@pytest.mark.parametrize(
+    ("device", "here", "together"),
+    [
+        (NVIDIA, "proton", "kineto"),
+        (AMD, "event", "host"),
+        (OTHER, "event", "host"),
+        (CPU, "host", "host"),
+        (FakeDevice(), "host", "host"),
+    ],
+    ids=["nvidia", "amd", "other", "cpu", "fake"],
+)
+def test_the_default_depends_on_the_device_and_on_whether_there_are_other_ranks(
+    device: FakeDevice, here: str, together: str
+) -> None:
+    assert choose_timer(None, device, distributed=False)[0].name == here
+    assert choose_timer(None, device, distributed=True)[0].name == together
+
+
+@pytest.mark.spec("X2")
+def test_the_hosts_clock_is_never_taken_without_saying_so() -> None:
+    assert "wall time, not kernel time" in choose_timer(None, CPU, distributed=False)[1]
+    assert choose_timer(find_timer("host"), CPU, distributed=False)[1] == "asked for"
+
+
+@pytest.mark.spec("X2")
+@pytest.mark.parametrize("name", [each.name for each in LAUNCH_TIMERS])
+def test_what_is_asked_for_is_what_is_taken(name: str) -> None:
+    assert choose_timer(find_timer(name), NVIDIA, distributed=False)[0].name == name
+
+
+@pytest.mark.spec("X12")
+@pytest.mark.parametrize(("device", "name"), [(NVIDIA, "host"), (CPU, "kineto")], ids=["nvidia", "cpu"])
+def test_several_ranks_have_one_timer_on_each_kind_of_device(device: FakeDevice, name: str) -> None:
+    with pytest.raises(UsageError, match=rf"timer='{name}' with distributed= on .*, the only timer"):
+        choose_timer(find_timer(name), device, distributed=True)
+
+
+def test_every_timer_of_launches_is_an_instrument_and_every_instrument_is_one_of_launches() -> None:
+    names = {each.name for each in LAUNCH_TIMERS}
+    assert names == {each.name for each in TIMERS} | {"event"}
+
+
+@pytest.mark.spec("X6")
+@pytest.mark.parametrize("name", ["event", "device_events", "proton", "cudagraph_proton", "kineto", "cupti"])
+def test_a_timer_of_gpus_is_unavailable_on_a_cpu(name: str) -> None:
+    with pytest.raises(UnavailableError, match=r"host"):
+        open_timer(name, CPU)
+
+
+@pytest.mark.parametrize(("name", "hidden"), [("event", False), ("device_events", True)])
+def test_both_names_are_the_pair_of_device_events_and_only_one_hides_the_launch(
+    name: str, hidden: bool
+) -> None:
+    timer = open_timer(name, OTHER)
+    assert timer.name == "device_events"
+    assert timer.hide_launches is hidden
+
+
+def test_a_tensor_in_the_wrong_place_is_named_by_its_type_and_not_printed() -> None:
+    x = torch.zeros(64, 64)
+    for given in ({"funcs": {"a": x}}, {"funcs": x}, {"references": {"b": x}}, {"prepare": {"a": x}}):
+        with pytest.raises(UsageError, match=r"=a torch\.Tensor: give a ") as caught:
+            kernelmark.bench(**{"funcs": {"a": never}, **given})
+        assert "[0." not in str(caught.value)

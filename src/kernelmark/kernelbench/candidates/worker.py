@@ -29,7 +29,7 @@ from kernelmark.kernelbench.candidates.problem import Problem, load_problem
 from kernelmark.models.state import Kept
 from kernelmark.records import Stage
 from kernelmark.text import in_short
-from kernelmark.timing import Budget, open_timer
+from kernelmark.timing import Budget
 from kernelmark.verify.conduct import Conduct
 from kernelmark.verify.streams import after_call_on_cuda
 
@@ -64,7 +64,7 @@ def work(job: Job, channel: Channel) -> Notes:
     )
     with use_session(session), torch.no_grad():
         # everything a reading rests on is loaded and taken hold of before any file of the candidate's is
-        open_timer(session.options.timer, session.device)
+        session.open_timer()
         session.start()
         try:
             return _compare(job, session, channel)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from kernelmark.device import Device
 from kernelmark.errors import UnavailableError, UsageError
+from kernelmark.text import suggestion
 from kernelmark.timing.timer import SYNCHRONOUS_KINDS, Timer
 
 __all__ = ["TIMERS", "TimerEntry", "open_timer"]
@@ -83,6 +83,13 @@ TIMERS: tuple[TimerEntry, ...] = (
 )
 
 
+_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    # the wall of each call, as its specification has it: a host that sleeps in the call is in the reading
+    "event": ("device_events", {"hide_launches": False}),
+}
+"""Other names of an instrument, and what it is made with under them."""
+
+
 def open_timer(name: str | None, device: Device, **settings: Any) -> Timer:
     """Return the timer called ``name`` for ``device``, made with ``settings``; ``None`` is the device's own default.
 
@@ -93,11 +100,13 @@ def open_timer(name: str | None, device: Device, **settings: Any) -> Timer:
         UnavailableError: it does not serve this kind of device.
     """
     asked = device.default_timer if name is None else name
+    asked, variant = _VARIANTS.get(asked, (asked, {}))
     entries = {entry.name: entry for entry in TIMERS}
     if asked not in entries:
-        near = get_close_matches(asked, entries, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"there is no timer {asked!r}; the timers are {', '.join(entries)}{hint}")
+        known = (*entries, *_VARIANTS)
+        raise UsageError(
+            f"there is no timer {asked!r}; {suggestion(asked, known, there_are='the timers are')}"
+        )
     entry = entries[asked]
     if not entry.serves_kind(device.kind):
         usable = ", ".join(each.name for each in TIMERS if each.serves_kind(device.kind))
@@ -105,4 +114,4 @@ def open_timer(name: str | None, device: Device, **settings: Any) -> Timer:
             f"the timer {asked!r} serves {entry.serves}, and {device.torch_name} is of kind {device.kind!r};"
             f" use {usable}"
         )
-    return entry.load()(**settings)
+    return entry.load()(**variant, **settings)

@@ -99,7 +99,7 @@ class DeviceEventsTimer(Timer):
     ) -> None:
         if clock is not None:
             self.clock = clock
-        self._given, self._given_sleep, self._hide_launches = make_event, sleep, hide_launches
+        self._given, self._given_sleep, self.hide_launches = make_event, sleep, hide_launches
         self._make_event: EventMaker = _no_event
         self._current_stream: Callable[[], object] = _no_stream
         self._device: Device | None = None
@@ -215,7 +215,7 @@ class DeviceEventsTimer(Timer):
         return trials
 
     def _find_sleep(self, device: Device) -> Sleep | None:
-        if not self._hide_launches:
+        if not self.hide_launches:
             return None
         if self._given_sleep is not None or device.kind != "cuda":
             return self._given_sleep
@@ -224,7 +224,7 @@ class DeviceEventsTimer(Timer):
     def _why_no_sleep(self, device: Device) -> tuple[str, ...]:
         if self._sleep is not None:
             return ()
-        if not self._hide_launches:
+        if not self.hide_launches:
             return (
                 "device_events: no call is queued behind a sleep, so launching is in its reading, as asked",
             )

@@ -57,3 +57,21 @@ def test_results_without_a_common_implementation_are_refused(result: dict) -> No
 def test_only_listed_keys_can_be_ignored(result: dict) -> None:
     with pytest.raises(UsageError, match=r"ignore=\['speed'\]"):
         compare_results(result, result, ignore=["speed"])
+
+
+def rounds(result: dict, values: list[float]) -> dict:
+    return changed(changed(result, "round_samples.sort", values), "impls.sort", sum(values) / len(values))
+
+
+def test_one_round_each_makes_no_statement_about_a_difference(result: dict) -> None:
+    found = compare_results(result, changed(result, "impls.sort", result["impls"]["sort"] / 3))["sort"]
+    assert (found["low"], found["high"], found["verdict"]) == (None, None, "undecided")
+
+
+def test_several_rounds_give_an_interval_and_a_verdict(result: dict) -> None:
+    slow, fast, wild = [100.0, 101, 99, 100], [50.0, 50.5, 49.5, 50], [30.0, 190, 60, 120]
+    faster = compare_results(rounds(result, slow), rounds(result, fast))["sort"]
+    assert faster["low"] < 2 < faster["high"]
+    assert faster["verdict"] == "faster"
+    assert compare_results(rounds(result, fast), rounds(result, slow))["sort"]["verdict"] == "slower"
+    assert compare_results(rounds(result, slow), rounds(result, wild))["sort"]["verdict"] == "undecided"

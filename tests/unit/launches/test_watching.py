@@ -1,23 +1,86 @@
-"""A watch that parts devices: when it looks, when it parts, and that it leaves alone what goes on."""
+"""Whether a process is there, asked of real ones; and a watch that parts devices: when it looks, and when it parts."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from kernelmark.launches import device_watch
-from kernelmark.launches.device_watch import DeviceWatch, Loss
+from kernelmark.launches import watching
+from kernelmark.launches.watching import DeviceWatch, Loss, Peers, this_process
+
+
+def described(child: subprocess.Popen) -> str:
+    return json.dumps(json.loads(this_process()) | {"pid": child.pid})
+
+
+@pytest.fixture
+def child():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def wait_until_ended(peers: Peers) -> list[int]:
+    deadline = time.monotonic() + 20
+    while not peers.ended() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return peers.ended()
+
+
+@pytest.mark.spec("X15")
+def test_a_process_that_was_killed_has_ended_before_anybody_waits_for_it(child: subprocess.Popen) -> None:
+    peers = Peers({3: described(child), 5: this_process()})
+    assert peers.ended() == []
+    child.kill()
+    assert wait_until_ended(peers) == [3]
+    os.kill(child.pid, 0)  # its number is still taken, and would have said that it lives
+
+
+def test_processes_of_other_machines_are_not_looked_for_here(child: subprocess.Popen) -> None:
+    elsewhere = json.dumps({"pid": child.pid, "where": ["another boot", "pid:[1]"]})
+    peers = Peers({1: elsewhere})
+    child.kill()
+    child.wait()
+    assert peers.ended() == []
+
+
+def test_without_handles_of_processes_nobody_is_watched(
+    child: subprocess.Popen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(pid: int) -> int:
+        raise OSError("not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    peers = Peers({1: described(child)})
+    child.kill()
+    child.wait()
+    assert peers.ended() == []
+
+
+def test_handles_are_given_back(child: subprocess.Popen) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    peers = Peers({1: described(child)})
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    del peers
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- the watch ---------------------------------------------------------------------------------------
 
 LIMIT_S = 20
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_watch, "_POLL_S", 0.005)
-    monkeypatch.setattr(device_watch, "_GRACE_S", 0.02)
+    monkeypatch.setattr(watching, "_POLL_S", 0.005)
+    monkeypatch.setattr(watching, "_GRACE_S", 0.02)
 
 
 class Host:
@@ -47,7 +110,7 @@ def test_a_device_that_waits_longer_than_the_limit_is_parted_though_nobody_is_kn
 
 
 def test_a_limit_shorter_than_the_grace_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_watch, "_GRACE_S", 3600)
+    monkeypatch.setattr(watching, "_GRACE_S", 3600)
     assert Host(lambda: None, limit_s=0.01).waits() is Loss.SILENT
 
 
@@ -70,7 +133,7 @@ def test_nothing_is_parted_between_rounds() -> None:
 
 
 def test_a_watch_that_rested_watches_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_watch, "_IDLE_POLLS", 2)
+    monkeypatch.setattr(watching, "_IDLE_POLLS", 2)
     host = Host(lambda: Loss.ENDED)
     host.watch.arm()
     host.watch.disarm()

@@ -16,7 +16,7 @@ import torch
 
 import kernelmark
 from kernelmark.errors import InstrumentConflictError
-from kernelmark.launches import elsewhere as subject
+from kernelmark.launches import measuring as subject
 
 CONFLICT = InstrumentConflictError("Proton was asked for, but torch.profiler came first. Use cupti")
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch.distributed as dist
 
-from kernelmark.launches import nccl
+from kernelmark.launches import torch_ranks as nccl
 
 
 class Group:
