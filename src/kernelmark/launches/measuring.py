@@ -25,8 +25,7 @@ from kernelmark.launches.ranks import DistributedBenchContext, Ranks, slowest
 from kernelmark.launches.result import RankReadings, make_result, what_was_kept
 from kernelmark.records import PassRecord
 from kernelmark.timing import FixedCounts, Timer, Turns, open_timer
-from kernelmark.timing.elsewhere import find_conflict, in_another_process, note_of, refusal
-from kernelmark.timing.sending import why_unsendable
+from kernelmark.timing.elsewhere import find_conflict, in_another_process, note_of, refusal, why_unsendable
 from kernelmark.units import NS_PER_US, format_time
 
 __all__ = ["DISTRIBUTED_COUNTS", "conflict_of", "measure_elsewhere", "measure_plan", "open_launch_device"]

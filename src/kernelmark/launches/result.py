@@ -17,14 +17,19 @@ from kernelmark.errors import RecordError, UsageError
 from kernelmark.harness.provenance import now
 from kernelmark.launches.options import LaunchPlan, LaunchTimer
 from kernelmark.launches.ranks import slowest
-<<<<<<< HEAD
-from kernelmark.launches.timers import Choice
-from kernelmark.records import Cache, DeviceRecord, ProbeReading, Telemetry, Timing
+from kernelmark.records import (
+    Cache,
+    Check,
+    Metadata,
+    PassRecord,
+    ProbeReading,
+    Row,
+    Telemetry,
+    Unlike,
+    refuse_unlike,
+)
 from kernelmark.report.notes import note_text
-=======
-from kernelmark.records import Cache, Check, PassRecord, ProbeReading, Row, Telemetry
 from kernelmark.stats import t_quantile
->>>>>>> 7e5daf0 (Merge launches by subject, and let them go through the engine (work in progress))
 from kernelmark.timing import TIMERS, BudgetedCounts
 from kernelmark.units import NS_PER_US
 
@@ -84,23 +89,18 @@ def make_result(
     result: dict[str, Any] = {
         "impls": {name: fmean(values) for name, values in rounds.items()},
         "round_samples": rounds,
-<<<<<<< HEAD
-        "errors": dict(errors),
-        "timer": setting.choice.timer.name,
-        "benchmark_protocol": _protocol(setting, measured),
-        "samples": {name: [_us(samples) for samples in each.samples_ns] for name, each in measured.items()},
-        "clocks": {name: _clocks(each) for name, each in measured.items()},
-        "notes": {name: list(map(note_text, each.timed.notes)) for name, each in measured.items()},
-=======
-        "errors": {row.implementation: row.note for row in found if row.check is Check.UNAVAILABLE},
+        "errors": {
+            row.implementation: note_text(row.note) for row in found if row.check is Check.UNAVAILABLE
+        },
         "timer": choice[0].name,
         "benchmark_protocol": _protocol(plan, choice, session, passes, ranks is not None, gpu_sleep_cycles),
-        "checks": {row.implementation: {"check": row.check.value, "note": row.note} for row in found},
+        "checks": {
+            row.implementation: {"check": row.check.value, "note": note_text(row.note)} for row in found
+        },
         "ratios": {row.implementation: _ratio_of(row) for row in found if row.ratio},
         "samples": samples,
         "clocks": {name: [_clock(each) for each in records] for name, records in passes.items()},
-        "notes": {row.implementation: list(row.timing.notes) for row in found if row.timing},
->>>>>>> 7e5daf0 (Merge launches by subject, and let them go through the engine (work in progress))
+        "notes": {row.implementation: list(map(note_text, row.timing.notes)) for row in found if row.timing},
     }
     if ranks is not None:
         result["ranks"] = {name: _ranks(each) for name, each in ranks.items()}
@@ -230,8 +230,6 @@ def _us(times_ns: Sequence[Ns]) -> list[float]:
 
 # --- two results --------------------------------------------------------------------------------------
 
-_ABSENT = "(absent)"
-
 LIKENESS: tuple[str, ...] = (
     "timer",
     "benchmark_protocol.version",
@@ -256,6 +254,8 @@ LIKENESS: tuple[str, ...] = (
 )
 """What two results must share to be comparable. The rounds are not among it: more of them are only surer."""
 
+_KEYS = tuple(Metadata(key, object, Unlike.NOT_COMPARED) for key in LIKENESS)
+
 
 def compare_results(
     before: Mapping[str, Any], after: Mapping[str, Any], *, ignore: Iterable[str] = ()
@@ -279,16 +279,7 @@ def compare_results(
     skipped = set(ignore)
     if unknown := skipped - set(LIKENESS):
         raise UsageError(f"ignore={sorted(unknown)!r}: give keys of kernelmark.launches.LIKENESS")
-    differ = [
-        f"{key} is {old!r} and {new!r}"
-        for key in LIKENESS
-        if key not in skipped and (old := _at(before, key)) != (new := _at(after, key))
-    ]
-    if differ:
-        raise RecordError(
-            f"these results are not alike and are not compared: {'; '.join(differ)}; measure again under the same"
-            " conditions, or name in ignore= what may differ"
-        )
+    refuse_unlike(before, after, ignore=skipped, keys=_KEYS)
     shared = [name for name in before["impls"] if name in after["impls"]]
     if not shared:
         raise RecordError(
@@ -318,12 +309,3 @@ def _interval(before: Sequence[float], after: Sequence[float]) -> tuple[float | 
     freedom = variance**2 / sum(s**2 / (len(each) - 1) for s, each in zip(shares, logs, strict=True))
     reach = t_quantile(0.975, max(1, math.floor(freedom))) * math.sqrt(variance)
     return math.exp(centre - reach), math.exp(centre + reach)
-
-
-def _at(result: Mapping[str, Any], key: str) -> Any:
-    found: Any = result
-    for part in key.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            return _ABSENT
-        found = found[part]
-    return found

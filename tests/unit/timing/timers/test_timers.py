@@ -39,7 +39,8 @@ def test_a_timer_that_does_not_serve_the_device_is_an_error_and_no_other_is_take
 @pytest.mark.spec("T33")
 def test_an_unknown_timer_is_refused_with_the_list_and_the_nearest_name() -> None:
     with pytest.raises(
-        UsageError, match=r"no timer .device_event.; did you mean 'device_events'.*host, .*device_events, event"
+        UsageError,
+        match=r"no timer .device_event.; did you mean 'device_events'.*host, .*device_events, event",
     ):
         open_timer("device_event", FakeDevice(kind="cuda"))
 
