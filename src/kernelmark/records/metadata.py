@@ -113,6 +113,7 @@ METADATA: tuple[Metadata, ...] = (
     Metadata("protocol.prepare_ms", float, _TIMES, "ms", **_ANY),
     Metadata("protocol.min_count", int, **_ANY),
     Metadata("protocol.max_count", int, **_ANY),
+    Metadata("protocol.cooldown_s", float, _TIMES, "s", **_ANY),
     Metadata("protocol.verify_only", bool, _NOT),
     Metadata("probe", BaseModel),
     Metadata("notes", tuple),
