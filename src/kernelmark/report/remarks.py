@@ -126,7 +126,13 @@ def _company(run: StoredRun) -> Iterator[str]:
     cores = run.header.device.cores if run.header.device.kind == "cpu" else None
     load = max((state.load_average or 0.0 for _, state in _states(run)), default=0.0)
     if cores and load > cores:
-        yield f"the load average reached {load:.1f} on {cores} cores: others were using the machine"
+        threads = run.header.device.threads or 0
+        helps = (
+            f"{threads} threads leave none to others, so measure with fewer (OMP_NUM_THREADS=1), or later"
+            if threads >= cores > 1
+            else "measure later"
+        )
+        yield f"the load average reached {load:.1f} on {cores} cores: others were using the machine; {helps}"
     restless = {
         _name(row): None
         for row in run.rows
