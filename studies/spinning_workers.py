@@ -38,7 +38,7 @@ def spin_us(settle: Settler, work: Callable[[], object], rounds: int) -> list[fl
     """Read how long other threads compute after ``work`` has returned."""
     readings = []
     for _ in range(rounds):
-        settle.forget()
+        settle.expect()
         settle()
         work()
         begin = time.perf_counter_ns()

@@ -68,8 +68,8 @@ class CpuDevice:
 
     def settle(self, familiar: Collection[str] = ()) -> None:
         """Wait until no other thread of this process computes, unless only familiar ones do; 20 ms at most."""
-        self._settler.forget()
-        self._settler(familiar)
+        self._settler.expect(familiar)
+        self._settler()
 
     def working(self) -> frozenset[str]:
         """Give the other threads of this process that compute now."""

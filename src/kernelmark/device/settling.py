@@ -25,7 +25,7 @@ LIMIT_S = 0.02
 class Settler:
     """Waits for the other threads of this process to leave the processors.
 
-    A thread that goes on past the limit is restless: it is not waited for again until :meth:`forget`, so a process
+    A thread that goes on past the limit is restless: it is not waited for again until :meth:`expect`, so a process
     with a thread that never rests pays the limit once a pass and not once a call.
 
     Args:
@@ -37,47 +37,50 @@ class Settler:
         self._tasks = os.fspath(root / "proc/self/task")
         self._clock = clock
         self._restless: frozenset[str] = frozenset()
+        self._familiar: frozenset[str] = frozenset()
         self._ignored: set[str] = set()
         self._ran_ns: dict[str, int] = {}
         self.known = os.path.isdir(self._tasks)
         """Whether this system tells what its threads do; where it does not, nothing is waited for."""
 
-    def __call__(self, familiar: Collection[str] = ()) -> None:
+    def __call__(self) -> None:
         """Wait, for :data:`LIMIT_S` at most; then leave the processor that a thread which has just worked wakes on.
 
-        Args:
-            familiar: Threads that may go on, if no others compute: the next call's own workers. To let them sleep
-                and wake them again made warm readings so uneven that a slowdown of 2 % was found in 141 of 200
-                comparisons rather than in 193.
+        Where only familiar threads compute there is nothing to wait for, and none to wake.
         """
-        if not self.known or self._only(familiar):
+        if not self.known:
+            return
+        running = self._running() - self._restless
+        if running and running <= self._familiar:
             return
         self._wait()
         self._stand_clear()
+
+    def expect(self, familiar: Collection[str] = ()) -> None:
+        """Let these threads go on computing from now on, and wait for every other one again.
+
+        Args:
+            familiar: The workers of the calls that follow. To let them sleep and wake them again made warm readings
+                so uneven that a slowdown of 2 % was found in 141 of 200 comparisons rather than in 193, and a cold
+                softmax took 2.2 s a comparison, most of it waiting for its own workers.
+        """
+        self._familiar, self._restless = frozenset(familiar), frozenset()
 
     def ignore(self, thread: int) -> None:
         """Do not stand clear of this thread: it has no part in any call."""
         self._ignored.add(str(thread))
 
-    def forget(self) -> None:
-        """Wait for every thread again."""
-        self._restless = frozenset()
-
     def computing(self) -> int | None:
-        """Count the other threads that compute now; ``None`` where the system does not tell."""
-        return len(self._running()) if self.known else None
+        """Count the other threads that compute now and are not expected to; ``None`` where the system does not tell."""
+        return len(self._running() - self._familiar) if self.known else None
 
     def working(self) -> frozenset[str]:
         """Give the other threads that compute now; none where the system does not tell."""
         return self._running() if self.known else frozenset()
 
-    def _only(self, familiar: Collection[str]) -> bool:
-        running = self._running() if familiar else frozenset()
-        return bool(running) and running.issubset(familiar)
-
     def _wait(self) -> None:
         end = None
-        while running := self._running() - self._restless:
+        while running := self._running() - self._restless - self._familiar:
             now = self._clock()
             end = now + LIMIT_S if end is None else end
             if now >= end:

@@ -247,25 +247,30 @@ class _Loop:
 
     def _calibrate_and_warm_up(self) -> int:
         """Find out the counts of blocks, warm everything up, and give the number of blocks."""
-        costs = {name: self._calibrate(each.timed) for name, each in self.contestants.items()}
+        costs = {name: self._calibrate(each) for name, each in self.contestants.items()}
         counts = shared_counts(costs, self.options.budget)
         for name, each in self.contestants.items():
             each.cost, each.counts = costs[name], counts[name]
-            self.device.settle()
+            self.device.settle(each.workers)
             self._warm_up(each.timed, counts[name].warmup)
-            if self.options.cache is Cache.WARM:
-                # a call then finds its own workers as the call before left them, and no others
-                each.workers = self.device.working()
+            # a call finds its own workers as the call before left them, and no others
+            each.workers = self.device.working()
         return min(each.blocks for each in counts.values())
 
-    def _calibrate(self, each: _Round) -> Cost:
+    def _calibrate(self, contestant: _Contestant) -> Cost:
         """Estimate what a round costs, after one round that compiles, allocates and loads what it needs.
 
         The shortest of the rounds counts: what holds one up, such as another process, makes it longer and never
         shorter. On two busy cores the median of five read 24 ms in 2 of 8 runs, for a call of 35 µs.
         """
+        each = contestant.timed
+        self.device.settle()
         each.run()
+        contestant.workers = (
+            self.device.working()
+        )  # before anything is waited for: an idle worker is soon asleep
         self.device.synchronize()
+        self.device.settle(contestant.workers)
         clock, prepare_ns = self.timer.clock, []
         for _ in range(_PREPARE_ROUNDS):
             start = clock()
@@ -329,6 +334,8 @@ class _Loop:
         if isinstance(wanted, FixedCounts):
             return _Lead(wanted.repeat, wanted.warmup, each.timed)
         self._warm_up(each.warm, 1)
+        each.workers = self.device.working()
+        self.device.settle(each.workers)
         estimate = self._estimate(each.timed if wanted.flush_in_estimate else each.warm)
         warmup = 0 if wanted.warmup_ms is None else _fit(wanted.warmup_ms, estimate)
         return _Lead(_fit(wanted.repeat_ms, estimate), warmup, each.warm, estimate)

@@ -57,7 +57,7 @@ def test_a_thread_that_never_rests_costs_the_limit_once_until_it_is_forgotten(tm
     settle()
     assert clock.looks == paid
     assert settle.computing() == 1  # it is still counted
-    settle.forget()
+    settle.expect()
     settle()
     assert clock.looks > paid
 
@@ -78,8 +78,39 @@ def test_a_calls_own_workers_may_go_on_and_no_others(
     clock = Clock()
     settle = Settler(machine(tmp_path, **threads), clock=clock)
     assert settle.working() == {task[1:] for task, state in threads.items() if state == "R"}
-    settle(familiar)
+    settle.expect(familiar)
+    assert settle.computing() == len(settle.working() - familiar)
+    settle()
     assert (clock.looks > 0) == waits
+
+
+def test_own_workers_may_go_on_before_every_call_until_others_are_expected(tmp_path: Path) -> None:
+    clock = Clock()
+    settle = Settler(machine(tmp_path, t1="S", t2="R"), clock=clock)
+    settle.expect({"2"})
+    for _ in range(3):
+        settle()
+    assert clock.looks == 0
+    settle.expect({"1"})
+    settle()
+    assert clock.looks > 0
+
+
+def test_a_stranger_is_waited_for_and_own_workers_are_not(tmp_path: Path) -> None:
+    machine(tmp_path, t1="R", t2="R")
+
+    class Stops(Clock):
+        def __call__(self) -> float:
+            if self.looks == 3:
+                machine(tmp_path, t1="S")
+            return super().__call__()
+
+    clock = Stops()
+    settle = Settler(tmp_path, clock=clock)
+    settle.expect({"2"})
+    settle()
+    assert clock.looks == 4
+    assert settle.working() == {"2"}
 
 
 def test_a_thread_that_comes_to_rest_ends_the_wait(tmp_path: Path) -> None:

@@ -194,6 +194,17 @@ def test_a_busy_machine_is_remarked_where_the_cpu_is_the_device(
     assert [subject for subject, _ in told(run)] == ["other work"] * found
 
 
+@pytest.mark.parametrize(
+    ("threads", "helps"), [(2, "OMP_NUM_THREADS=1"), (1, "; measure later"), (None, "; measure later")]
+)
+def test_a_busy_machine_is_remarked_with_what_helps(
+    timed_run: Callable[..., StoredRun], threads: int | None, helps: str
+):
+    device = DeviceRecord(kind="cpu", name="a device", cores=2, threads=threads)
+    ((_, text),) = told(timed_run(header={"device": device}, after=Telemetry(load_average=2.5)))
+    assert helps in text
+
+
 def test_repeated_readings_are_remarked(timed_run: Callable[..., StoredRun]):
     assert told(timed_run(retries=2)) == [
         ("repeated readings", "passes had to be read again: a case / vllm (2)")

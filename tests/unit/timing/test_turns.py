@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 
 import pytest
 
 from kernelmark.device import FakeDevice
-from kernelmark.errors import UsageError
+from kernelmark.errors import TimingError, UsageError
 from kernelmark.records import PassRecord, Timing
 from kernelmark.report.notes import note_text
 from kernelmark.timing import (
@@ -116,9 +117,22 @@ def test_a_call_larger_than_its_budgets_runs_once_for_each_and_the_row_says_so(d
 
 @pytest.mark.spec("X3")
 def test_an_estimate_of_nothing_does_not_divide(device: FakeDevice) -> None:
-    found = in_rounds(device, {"a": work(device, "a", 0)}, rounds=2)["a"]
+    calls = itertools.count()
+    of_a_round = 1 + 5 + 2 * loop.COUNT_WITHOUT_ESTIMATE
+
+    def run() -> None:  # the first one and those that are estimated take no time
+        device.clock.advance(next(calls) % of_a_round > 5)
+
+    found = in_rounds(device, {"a": Call(run)}, rounds=2)["a"]
     assert [samples for *_, samples in counts(found)] == [loop.COUNT_WITHOUT_ESTIMATE] * 2
     assert "1000 calls in 2 of 2 rounds: the clock did not move" in note_text(found.notes[0])
+
+
+@pytest.mark.spec("X6")
+def test_a_round_without_time_is_an_error(device: FakeDevice) -> None:
+    with pytest.raises(TimingError, match=r"'a' read 0\.0 µs in one round, which is no time") as caught:
+        in_rounds(device, {"a": work(device, "a", 0)})
+    assert caught.value.__notes__ == ["while 'a' was timed, in round 1 of 1"]
 
 
 def test_an_instrument_without_warm_up_gets_none(device: FakeDevice) -> None:
