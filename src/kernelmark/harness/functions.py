@@ -185,9 +185,7 @@ def _require_device(inputs: tuple[Any, ...], session: Session) -> None:
             )
 
 
-def declared(
-    reference: Callable[..., Any] | None, verification: Any = None, tolerance: Any = None
-) -> Any:
+def declared(reference: Callable[..., Any] | None, verification: Any = None, tolerance: Any = None) -> Any:
     """Give the declaration for what was passed; without a reference nothing is established.
 
     Raises:
