@@ -6,6 +6,7 @@ first row is made, so that a run that makes nothing leaves nothing.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike
@@ -205,7 +206,7 @@ class Session:
         Raises:
             UsageError: no timer of that name serves the device.
             UnavailableError: the device cannot be had.
-            RecordError: the folder holds a run already.
+            RecordError: the folder holds a run already, or cannot be made.
         """
         if not self.options.verify_only:
             self.open_timer()
@@ -213,7 +214,23 @@ class Session:
             held = self.options.out / RECORDS_FILE
             if held.exists():
                 raise RecordError(f"{held} already holds a run; choose another output folder")
+            above = next(each for each in held.parents if each.exists())
+            if not above.is_dir() or not os.access(above, os.W_OK):
+                raise RecordError(
+                    f"cannot make the folder {held.parent} in {above}; choose another output folder"
+                )
         self.device.describe()
+
+    def describe_as(self, header: RunHeader) -> None:
+        """Start the run as another process has described it, which measures what is recorded here.
+
+        Raises:
+            RecordError: the folder cannot be written.
+        """
+        if self.header is None:
+            if self.options.out is not None:
+                self._writer = RunWriter.create(self.options.out, header)
+            self.header = header
 
     def start(self, home: Path | None = None) -> RunHeader:
         """Describe the run, and start its record where it has a folder; does nothing the second time.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelmark.errors import KernelmarkError
-from kernelmark.harness.ambient import use_session
 from kernelmark.harness.provenance import run_name
 from kernelmark.harness.session import Session, SessionOptions
-from kernelmark.records import Cache, Row
+from kernelmark.records import Cache, Row, RunHeader
 from kernelmark.report import check_lines, console_text, junit_properties, progress_line, write_reports
 from kernelmark.timing import Budget
 
@@ -34,30 +32,59 @@ class BenchmarkRun:
         self._terminal: Any = None
 
     @classmethod
-    def of(cls, config: pytest.Config) -> BenchmarkRun:
+    def of(cls, config: pytest.Config, *, is_worker: bool) -> BenchmarkRun:
         """Build the run that the command line asks for.
+
+        Args:
+            config: pytest's.
+            is_worker: Whether this is a worker of pytest-xdist, which checks, and leaves recording to the process
+                that started it.
 
         Raises:
             pytest.UsageError: the options contradict each other, or pytest runs tests in parallel.
         """
-        if os.environ.get("PYTEST_XDIST_WORKER") and not config.getoption("kernelmark_verify"):
+        if is_worker and not config.getoption("kernelmark_verify"):
             raise pytest.UsageError(
                 "kernelmark cannot time under pytest-xdist: the workers would disturb each other;"
                 " leave out -n, or add --kernelmark-verify to check only"
             )
         try:
-            session = Session(_options(config), command=("pytest", *map(str, config.invocation_params.args)))
+            options = _options(config)
+            session = Session(
+                replace(options, out=None) if is_worker else options,
+                command=("pytest", *map(str, config.invocation_params.args)),
+            )
         except KernelmarkError as error:
             raise pytest.UsageError(str(error)) from error
         run = cls(session)
         run._terminal = config.pluginmanager.get_plugin("terminalreporter")
         return run
 
-    @contextmanager
-    def session_in_use(self) -> Iterator[None]:
-        """Make the session current."""
-        with use_session(self.session):
-            yield
+    def require_usable(self) -> None:
+        """Find out whether device, timer and folder can be had.
+
+        Raises:
+            pytest.UsageError: one of them cannot.
+        """
+        try:
+            self.session.require_usable()
+        except KernelmarkError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    def packed(self, rows: Sequence[Row]) -> list[str]:
+        """Give rows, after the header of their run, as text for another process."""
+        header = self.session.header
+        return [header.model_dump_json(), *(row.model_dump_json() for row in rows)] if header and rows else []
+
+    def record(self, packed: Sequence[str]) -> None:
+        """Record what :meth:`packed` gave in a worker; the first worker's header describes the run."""
+        header, *rows = packed
+        try:
+            self.session.describe_as(RunHeader.model_validate_json(header))
+            for row in rows:
+                self.session.record(Row.model_validate_json(row))
+        except KernelmarkError as error:
+            self.write_error = str(error)
 
     def attach(self, item: pytest.Item, rows: list[Row]) -> None:
         """Give a test's rows to JUnit as properties."""

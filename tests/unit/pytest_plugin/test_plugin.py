@@ -142,10 +142,35 @@ def test_collecting_opens_no_device_and_an_op_without_an_entry_fails_there(
     assert "LonelyOp has no entry in toy_cases" in done.stdout
 
 
-def test_a_device_that_is_not_there_fails_with_what_there_is(run: Run) -> None:
-    done = run("benches/bench_scale.py", "--kernelmark-device=cuda:7", quick=False)
-    assert done.returncode == 1
-    assert "cuda:7" in done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--kernelmark-device=cuda:7", "cuda:7"),
+        ("--kernelmark-device=gpu?", "'gpu?' is no device"),
+        ("--kernelmark-timer=hots", "there is no timer 'hots'"),
+        ("--kernelmark-timer=cupti", "the timer 'cupti' serves"),
+        ("--kernelmark-blocks=0", "blocks"),
+        ("--kernelmark-out={held}", "already holds a run; choose another output folder"),
+    ],
+)
+def test_an_option_that_no_case_could_be_run_with_is_one_error_before_the_first_case(
+    run: Run, tmp_path: Path, option: str, told: str
+) -> None:
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "records.jsonl").write_text("")
+    given = option.format(held=held)
+    quick = [each for each in QUICK if each.partition("=")[0] != given.partition("=")[0]]
+    done = run("benches/bench_scale.py", *quick, given, quick=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert done.stderr.startswith("ERROR: ")
+    assert done.stderr.count(told) == 1
+    assert "failed" not in done.stdout
+
+
+def test_a_run_without_cases_does_not_mind_wrong_options(run: Run, library: Path) -> None:
+    (library / "benches" / "test_plain.py").write_text("def test_nothing():\n    pass\n")
+    assert run("benches/test_plain.py", "--kernelmark-device=cuda:7", quick=False).returncode == 0
 
 
 @pytest.mark.spec("T14")
@@ -211,14 +236,68 @@ def test_timing_under_xdist_is_refused_and_verifying_is_not(run: Run) -> None:
     assert "cannot time under pytest-xdist" in done.stdout + done.stderr
 
 
+def test_workers_of_xdist_that_check_make_one_run(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    done = run(
+        "benches/bench_scale.py", "-n", "2", "--kernelmark-verify", f"--junit-xml={tmp_path / 'junit.xml'}"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    stored = read_run(tmp_path / "out")
+    assert sorted({row.case for row in stored.rows}) == [
+        "AddOp-small-float32",
+        "ScaleOp-small-float32",
+        "ScaleOp-small-float64",
+        "ScaleOp-wide-float32",
+    ]
+    assert len(stored.rows) == 8
+    assert stored.end is not None
+    assert (stored.end.outcome, stored.end.rows) == ("completed", 8)
+    assert f"{tmp_path / 'out' / 'report.md'}" in done.stdout
+    assert not (tmp_path / "library" / "runs").exists()
+    again = run("benches/bench_scale.py", "-n", "2", "--kernelmark-verify")
+    assert again.returncode == pytest.ExitCode.USAGE_ERROR
+    assert (again.stdout + again.stderr).count("already holds a run") == 1
+
+
+def test_a_comparison_in_a_plain_test_joins_the_run_and_takes_its_options(
+    run: Run, library: Path, tmp_path: Path
+) -> None:
+    (library / "benches" / "bench_sizes.py").write_text(
+        "import pytest\n\n\n"
+        "@pytest.mark.parametrize('n', [64, 128])\n"
+        "def test_sizes(n):\n"
+        "    import kernelmark\n"
+        "    import torch\n\n"
+        "    x = torch.rand(n)\n"
+        "    ours = {'mine': lambda x: x + x, 'torch': lambda x: 2 * x}\n"
+        "    kernelmark.compare(ours, inputs=(x,), reference=lambda x: 2 * x, label=f'n={n}')\n"
+    )
+    done = run("benches/bench_sizes.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    stored = read_run(tmp_path / "out")
+    assert [(row.case, row.implementation) for row in stored.rows] == [
+        ("n=64", "mine"),
+        ("n=64", "torch"),
+        ("n=128", "mine"),
+        ("n=128", "torch"),
+    ]
+    assert {row.timing.cache.value for row in stored.rows if row.timing} == {"warm"}
+    assert re.search(r"^n=64: mine", done.stdout, re.MULTILINE)
+    assert f"{tmp_path / 'out' / 'report.md'}" in done.stdout
+    shutil.rmtree(tmp_path / "out")
+    done = run("benches/bench_sizes.py", "--kernelmark-verify")
+    assert done.returncode == 0, done.stdout
+    assert all(row.timing is None for row in read_run(tmp_path / "out").rows)
+
+
 def test_an_output_folder_that_cannot_be_written_is_told_before_anything_runs(
     run: Run, tmp_path: Path
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     done = run("benches/bench_scale.py", *QUICK, f"--kernelmark-out={blocked / 'out'}", quick=False)
-    assert done.returncode == 1
-    assert "cannot make the folder" in done.stdout
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "cannot make the folder" in done.stderr
 
 
 def test_a_full_disk_stops_the_rows_and_keeps_those_before(run: Run, tmp_path: Path) -> None:
