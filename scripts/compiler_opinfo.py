@@ -336,6 +336,8 @@ def checked(op: Any, sample: Any, *, special: bool, backward: bool) -> tuple[str
     """Do as :func:`check`, and say of an error what it is."""
     if name_of(op) in _UNSET:
         return "skipped", "holds whatever lay in memory"
+    if name_of(op) == "argsort":
+        return "skipped", "any order of equal values is right"
     try:
         return check(op, sample, special=special, backward=backward)
     except Exception as error:

@@ -403,7 +403,13 @@ def _whole_numbers(node: torch.fx.Node) -> str | None:
     return None if value.is_floating_point() else f"{value.dtype}; convert to a float and back"
 
 
+def _overflows(node: torch.fx.Node) -> str | None:
+    # Made of exponentials of the numbers as they are: inf from 89 on.
+    return "its sum overflows; take the maximum off, and write exp, cumsum and log"
+
+
 _REFUSED: dict[Any, Callable[[torch.fx.Node], str | None]] = {
+    aten.logcumsumexp.default: _overflows,
     aten.max_pool3d_with_indices.default: _whole_numbers,
     **dict.fromkeys(_PUTS, _counted_mask),
     aten._embedding_bag.default: _weighted_bags,

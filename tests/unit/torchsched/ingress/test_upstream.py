@@ -212,6 +212,45 @@ def test_a_variance_of_too_few_still_ends_the_process() -> None:
     assert code < 0, "torch-mlir divides by nothing, as PyTorch does: the entry can go"
 
 
+@pytest.mark.spec("L4")
+def test_a_sum_of_exponentials_is_refused_by_name(compiled: Compile) -> None:
+    with pytest.raises(Exception, match=r"(?s)overflows.*aten\.logcumsumexp"):
+        compiled(lambda x: x.logcumsumexp(0), torch.tensor([1000.0, 1.0]))
+
+
+def test_a_sum_of_exponentials_still_overflows(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream, "_REFUSED", {})
+    x = torch.tensor([1000.0, 1.0])
+    assert not _right(compiled, lambda x: x.logcumsumexp(0), (x,)), (
+        "torch-mlir takes the maximum off: it can go"
+    )
+
+
+@pytest.mark.spec("L4")
+def test_values_that_a_mask_counts_are_refused_by_name(compiled: Compile) -> None:
+    with pytest.raises(Exception, match=r"(?s)a mask that says where.*aten\.index_put"):
+        compiled(lambda x, v: x.index_put((x > 21,), v), ROWS, torch.ones(2))
+
+
+@pytest.mark.spec("L4")
+def test_a_pooling_of_whole_numbers_is_refused_by_name(compiled: Compile) -> None:
+    x = torch.arange(64).reshape(1, 1, 4, 4, 4)
+    with pytest.raises(Exception, match=r"(?s)int64; convert.*aten\.max_pool3d_with_indices"):
+        compiled(lambda x: functional.max_pool3d(x, 2), x)
+
+
+def test_a_pooling_of_whole_numbers_still_ends_the_process() -> None:
+    code = _ends(
+        """
+        upstream._REFUSED.clear()
+        pool = lambda x: torch.nn.functional.max_pool3d(x, 2)
+        torch.compile(pool, backend="kernelmark-mlir")(torch.arange(64).reshape(1, 1, 4, 4, 4))
+        """
+    )
+    assert code is not None
+    assert code < 0, "torch-mlir takes it, or says why not: it need not be refused here"
+
+
 def _ends(script: str) -> int | None:
     """Give the exit code of a process of its own that runs ``script``; None where it does not end in 40 s."""
     begin = "import torch\nfrom torchsched.ingress import upstream\n"
