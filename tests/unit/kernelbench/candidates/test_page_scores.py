@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelmark.kernelbench.candidates.fast_p import fast_p
 from kernelmark.kernelbench.candidates.judged import Judged, Speedup
+from kernelmark.kernelbench.candidates.page import fast_p
 from kernelmark.kernelbench.statuses import Status
 
 
