@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-MOST_LINES = 39_000
+MOST_LINES = 39_300
 """Of ``src/kernelmark`` in all; what is larger is two things, or one thing twice."""
 
 LARGEST = {
@@ -29,7 +29,7 @@ LARGEST = {
     "doctor": 830,
     "errors": 300,
     "files": 420,
-    "harness": 2_400,
+    "harness": 2_500,
     "isolation": 1_680,
     "kernelbench": 3_700,
     "kernelfile": 3_750,
@@ -38,7 +38,7 @@ LARGEST = {
     "manifest": 2_700,
     "models": 3_700,
     "probe": 70,
-    "pytest_plugin": 400,
+    "pytest_plugin": 420,
     "records": 1_300,
     "report": 1_950,
     "roofline": 520,
@@ -61,7 +61,7 @@ CIRCLES = {
 }
 """Circles that are still to be broken."""
 
-TWICE = frozenset({"Baseline", "Line", "Measured", "Request", "Setting", "State"})
+TWICE = frozenset({"Baseline", "Line", "Request", "State"})
 """Class names that still stand for two things of one layer."""
 
 EXAMPLES = frozenset({"src/mylib/manifest/gemm.yaml", "manifest/scaling.yaml"})
