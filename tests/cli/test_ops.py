@@ -289,7 +289,7 @@ def test_what_could_not_be_checked_is_a_visible_note_and_no_failure(run: Run, pr
         (
             "return Exact()",
             "return 0.01",
-            "_cases.py:7: verification() gave 0.01; it must give one of Exact,",
+            "_cases.py:7: verification() is 0.01; it must be one of Exact,",
         ),
         ("return Exact()", "return self.tolerance", "_cases.py:16: verification() raised AttributeError"),
         (

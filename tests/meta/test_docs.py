@@ -89,7 +89,7 @@ def _unknown_word(words: list[str]) -> str | None:
     context = click.Context(command, info_name="kernelmark")
     options = {"--help"}
     for word in itertools.takewhile(lambda word: word != "...", words):
-        default = getattr(command, "default", None)  # of a group whose first word need not be a command
+        default = command.get_command(context, "") if isinstance(command, click.Group) else None
         for parameter in (*command.params, *(default.params if default else ())):
             options.update(parameter.opts, parameter.secondary_opts)
         if word.startswith("-"):

@@ -40,6 +40,8 @@ def exit_code_for(error: BaseException | None) -> ExitCode:
 
 def exit_code_of(fate: Fate) -> ExitCode:
     """Give the exit code of what became of what was asked for."""
+    if fate.cause == "memory" and fate.check == "failed":  # an implementation's own failure, not the machine's lack
+        return ExitCode.FAILED
     return ExitCode.OK if fate.cause is None else _BY_CAUSE[fate.cause]
 
 
@@ -49,7 +51,7 @@ _BY_CAUSE = {
     "storage": ExitCode.ENVIRONMENT,
     "refused": ExitCode.CRASHED,
     "raised": ExitCode.FAILED,
-    "memory": ExitCode.FAILED,
+    "memory": ExitCode.ENVIRONMENT,
     "limit": ExitCode.CRASHED,
     "died": ExitCode.CRASHED,
     "wrong": ExitCode.FAILED,

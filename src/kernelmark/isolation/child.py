@@ -37,7 +37,9 @@ def serve(line: socket.socket) -> None:
     faulthandler.enable(all_threads=False)  # there is a thread a core that flushes, and each would be shown
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # so that what it starts stays its descendant, whoever starts it
     channel = Channel(line)
-    with suppress(EOFError, BrokenPipeError):  # whoever asked is gone
+    with suppress(
+        EOFError, BrokenPipeError, KeyboardInterrupt
+    ):  # whoever asked is gone, or ends what is idle
         opening = channel.receive()
         be_worker(channel, judge=opening["judge"])
         if opening["memory_bytes"] is not None:

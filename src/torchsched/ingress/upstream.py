@@ -45,11 +45,6 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """Give what operations are made of that torch-mlir does not have, or takes apart wrong."""
     return {
         aten.gelu.default: _gelu,
-        aten.rrelu_with_noise.default: _rrelu,
-        aten.rrelu_with_noise_functional.default: lambda x, noise, *rest, **named: (
-            _rrelu(x, noise, *rest, **named),
-            noise,
-        ),
     }
 
 
@@ -60,18 +55,6 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
     wide = x if x.dtype == torch.float64 else x.to(torch.float32)
     inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
     return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
-
-
-def _rrelu(
-    x: torch.Tensor,
-    noise: torch.Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: None = None,
-) -> Any:
-    # In evaluation mode it draws nothing.
-    return NotImplemented if training else torch.where(x >= 0, x, x * ((lower + upper) / 2))
 
 
 def _count_axis_from_the_front(node: torch.fx.Node) -> None:

@@ -125,7 +125,6 @@ def test_the_weights_of_an_embedding_bag_are_still_ignored(
 
 DECOMPOSED: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "gelu by tanh": (lambda x: functional.gelu(x, approximate="tanh"), torch.linspace(-4, 4, 99)),
-    "rrelu in evaluation mode": (functional.rrelu, torch.arange(-4.0, 4.0)),
 }
 
 
