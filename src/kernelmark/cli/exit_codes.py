@@ -40,7 +40,8 @@ def exit_code_for(error: BaseException | None) -> ExitCode:
 
 def exit_code_of(fate: Fate) -> ExitCode:
     """Give the exit code of what became of what was asked for."""
-    if fate.cause == "memory" and fate.check == "failed":  # an implementation's own failure, not the machine's lack
+    # what an implementation runs out of is its own failure, and no lack of the machine's
+    if fate.cause == "memory" and fate.check == "failed":
         return ExitCode.FAILED
     return ExitCode.OK if fate.cause is None else _BY_CAUSE[fate.cause]
 
