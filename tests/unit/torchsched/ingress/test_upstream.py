@@ -50,14 +50,6 @@ REWRITES: dict[str, tuple[tuple[Any, ...], Callable[..., Any], tuple[torch.Tenso
         lambda x: (x.sum().amax(0), x.sum().amin(0)),
         (ROWS,),
     ),
-    "put where a mask says": (
-        (aten.index_put.default,),
-        lambda x: (
-            x.index_put((x[:, 0] > 99,), torch.arange(6.0), accumulate=True),
-            x.index_put((x > 9,), torch.tensor(2.0)),
-        ),
-        (ROWS,),
-    ),
     "negation": ((aten.neg.default,), lambda x: -x, (WHOLE,)),
     "quotient by a number": (
         (aten.floor_divide.default, aten.div.Scalar_mode, aten.div.Tensor_mode),
@@ -223,6 +215,31 @@ def test_a_sum_of_exponentials_still_overflows(compiled: Compile, monkeypatch: p
     assert not _right(compiled, lambda x: x.logcumsumexp(0), (x,)), (
         "torch-mlir takes the maximum off: it can go"
     )
+
+
+@pytest.mark.spec("L4")
+def test_every_place_that_a_mask_picks_gets_the_same(compiled: Compile) -> None:
+    def put(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.index_put((x[:, 0] > 3,), torch.arange(6.0), accumulate=True),
+            x.index_put((x[:, 0] > 99,), torch.arange(6.0), accumulate=True),
+            x.index_put((x > 9,), torch.tensor(2.0)),
+        )
+
+    torch.testing.assert_close(compiled(put, ROWS), put(ROWS))
+
+
+def test_a_mask_that_picks_nothing_still_writes() -> None:
+    # In a process of its own: it reads and writes where no memory is.
+    code = _ends(
+        """
+        del upstream._REWRITES[torch.ops.aten.index_put.default]
+        put = lambda x: x.index_put((x[:, 0] > 99,), torch.arange(6.0) + 1, accumulate=True)
+        x = torch.zeros(4, 6)
+        assert torch.equal(torch.compile(put, backend="kernelmark-mlir")(x), x)
+        """
+    )
+    assert code != 0, "torch-mlir puts nothing there: the entry can go"
 
 
 @pytest.mark.spec("L4")
