@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __all__ = ["lazy"]
@@ -42,12 +43,13 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
 @cache
 def _homes(package: str) -> dict[str, str]:
     """Read from the package's own source which module each name comes from."""
-    spec = sys.modules[package].__spec__
-    source = spec.loader.get_source(package) if spec is not None else None  # type: ignore[union-attr]
-    if source is None:
+    file = sys.modules[package].__file__ or ""
+    try:  # by the file: not every loader gives the source, and that of pytest, which rewrites plugins, does not
+        source = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
         raise ImportError(
-            f"{package}: its source is not here, and says where its names live; install it anew"
-        )
+            f"{package}: its source ({file}) is not here, and says where its names live; install it anew"
+        ) from error
     homes: dict[str, str] = {}
     for block in ast.parse(source).body:
         if (

@@ -62,3 +62,19 @@ def test_every_public_name_of_a_lazy_package_is_there(package: str) -> None:
     assert list(module.__all__) == sorted(module.__all__)
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+def test_a_package_that_pytest_loaded_to_rewrite_its_assertions_gives_its_names_too(shop: Path) -> None:
+    (shop / "conftest.py").write_text("pytest_plugins = ['shop']\n")
+    (shop / "test_shop.py").write_text(
+        "import shop\ndef test_till():\n"
+        "    assert type(shop.__loader__).__name__ == 'AssertionRewritingHook'\n    assert shop.Till\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(shop)],
+        cwd=shop,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
