@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelmark.device import Device
-from kernelmark.errors import InstrumentConflictError
+from kernelmark.errors import InstrumentConflictError, UsageError
 from kernelmark.records import Note, Timing
 from kernelmark.timing.elsewhere import in_another_process, note_of
 from kernelmark.timing.loop import time_together
@@ -44,6 +44,8 @@ def bench_kernel(
         TimingError: the instrument cannot vouch for its readings.
         Exception: whatever ``fn`` or ``reset`` raises, unchanged.
     """
+    if not isinstance(args, tuple):  # a tensor would be taken apart into its rows
+        raise UsageError(f"args must be a tuple, got {type(args).__name__}; for one argument write args=(x,)")
     where = _open(device) if device is None or isinstance(device, str) else device
     instrument = open_timer(timer, where) if timer is None or isinstance(timer, str) else timer
     call = Call(fn, args, reset)

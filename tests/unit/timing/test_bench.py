@@ -68,3 +68,10 @@ def test_the_benchmarks_of_this_repository_export_the_same_function() -> None:
 
     assert timing.bench_kernel is bench_kernel
     assert set(timing.__all__) <= set(dir(timing))
+
+
+def test_arguments_that_are_no_tuple_are_refused_by_their_type_and_not_taken_apart() -> None:
+    with pytest.raises(
+        UsageError, match=r"args must be a tuple, got Tensor; for one argument write args=\(x,\)"
+    ):
+        bench_kernel(torch.neg, torch.ones(64, 4), device="cpu")  # type: ignore[arg-type]
