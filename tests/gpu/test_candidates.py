@@ -18,7 +18,7 @@ from kernelmark.kernelbench.candidates.judged import Judged
 from kernelmark.kernelbench.candidates.judging import Judging, judge, workers_for
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
-from kernelmark.verify.streams import after_call_on_cuda
+from kernelmark.verify.conduct import after_call_on_cuda
 
 pytestmark = pytest.mark.gpu
 

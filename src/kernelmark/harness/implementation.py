@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelmark.errors import UsageError
-from kernelmark.verify.guarding import Guard
+
+if TYPE_CHECKING:
+    from kernelmark.verify import Guard
 
 __all__ = ["Implementation", "Unavailable", "as_implementation"]
 
@@ -25,7 +27,7 @@ class Implementation:
         owned_outputs: Tensors that ``run`` writes its answer into. They are poisoned before each check, so
             that an answer left over from an earlier call does not pass.
         guards: What its calls are held against besides what holds for all: buffers between guard bytes
-            (``verify.canaries``), inputs renewed by ``reset`` (``verify.guards.Renewed``), threads
+            (``verify.guards.Canaries``), inputs renewed by ``reset`` (``verify.Renewed``), threads
             (``verify.conduct``).
         backend: How it computes, in a few words for the report.
 
@@ -67,7 +69,7 @@ class Implementation:
     @property
     def renewed(self) -> bool:
         """Whether ``reset`` puts other values into ``args`` for each call."""
-        return any(type(guard).given is not Guard.given for guard in self.guards)
+        return any(guard.renews for guard in self.guards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The reference file: what the right answer is, what shapes the buffers have, and what is close enough.
 
 The reference gets its own copy of everything, and its answer is brought into one form: output name → tensor. How
-close is close enough is decided by :mod:`kernelmark.verify.policies`, from the command line, then from the file's
+close is close enough is decided by :class:`kernelmark.verify.Policy`, from the command line, then from the file's
 ``atol``, ``rtol`` or ``reduction``, then from the two figures that kernel-benchmark scripts start from.
 """
 

@@ -27,7 +27,7 @@ from kernelmark.kernelfile.names import names_in_python
 from kernelmark.kernelfile.reference import Reference, accepted
 from kernelmark.kernelfile.request import Request
 from kernelmark.kernelfile.signature import Signature, scalars_of, signature_of
-from kernelmark.verify.canaries import Canaries
+from kernelmark.verify.guards import Canaries
 
 __all__ = ["LibrarySolution", "ModuleSolution", "Prepared", "Ready", "device_of", "prepare"]
 

@@ -1,6 +1,6 @@
 """The check on other inputs of the same types, before the comparison proper: what is right by luck is found.
 
-The inputs are those of :mod:`kernelmark.verify.second_draw`. The engine checks; this says on what.
+The inputs are those of :func:`kernelmark.verify.other_values.second_draw`. The engine checks; this says on what.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kernelmark.harness import Case, Session, SessionOptions, make_plan, run_pla
 from kernelmark.models.compilers import Contestant, Subject, reference_of
 from kernelmark.models.state import State, plain_inputs
 from kernelmark.records import Row
-from kernelmark.verify.second_draw import second_draw
+from kernelmark.verify.other_values import second_draw
 from torchsched.packing import ALIGNMENT
 
 __all__ = ["Draws", "check_on_second_draw", "draw_twice"]

@@ -20,25 +20,26 @@ from kernelmark.verify.declarations import (
     require_declaration,
     require_reference,
 )
-from kernelmark.verify.guarding import Guard
-from kernelmark.verify.policies import Form, Policy, Ruling, Tolerances, policy, tolerances_of
-from kernelmark.verify.tolerance import Elementwise, Normalised, Reduction, Tolerance, for_dtype
+from kernelmark.verify.tolerance import (
+    Elementwise,
+    Form,
+    Normalised,
+    Policy,
+    Reduction,
+    Tolerance,
+    Tolerances,
+    for_dtype,
+    tolerances_of,
+)
 
 if TYPE_CHECKING:
-    from kernelmark.verify.controls import run_controls, vacuous
-    from kernelmark.verify.guards import (
-        InputGuard,
-        OwnedOutputs,
-        Renewed,
-        Settings,
-        SharedInputs,
-        differing,
-    )
+    from kernelmark.verify.conduct import Settings
+    from kernelmark.verify.guards import Guard, InputGuard, OwnedOutputs, Renewed, SharedInputs, differing
+    from kernelmark.verify.memory import apart_from, poison, untouched, unwritten
     from kernelmark.verify.numerics import compare
-    from kernelmark.verify.poisoning import Unwritten, apart_from, poison, untouched, unwritten
-    from kernelmark.verify.stale import StaleGuard, fingerprint
+    from kernelmark.verify.other_values import StaleGuard, fingerprint
     from kernelmark.verify.structure import detached_copy
-    from kernelmark.verify.verdict import Verdict, check_outputs, require_answer
+    from kernelmark.verify.verdict import Verdict, check_outputs, require_answer, run_controls, vacuous
 
 __all__ = [
     "Custom",
@@ -56,14 +57,12 @@ __all__ = [
     "Reduction",
     "ReferenceInfeasible",
     "Renewed",
-    "Ruling",
     "Settings",
     "SharedInputs",
     "StaleGuard",
     "Tolerance",
     "Tolerances",
     "Unestablished",
-    "Unwritten",
     "Verdict",
     "apart_from",
     "check_outputs",
@@ -73,7 +72,6 @@ __all__ = [
     "fingerprint",
     "for_dtype",
     "poison",
-    "policy",
     "require_answer",
     "require_declaration",
     "require_reference",

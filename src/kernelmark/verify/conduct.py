@@ -1,4 +1,5 @@
-"""What an implementation may not do to the process that it is judged in, found by comparing before and after.
+"""What an implementation may not do to the process that it is judged in, found by comparing before and after; and
+whether its work is done when its call has returned.
 
 Taken before the candidate is imported: the functions of torch and of the judge, torch's settings, the threads, the
 problem's own model. Everything that both share would otherwise be the candidate's to change: a slower baseline is
@@ -12,39 +13,28 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from kernelmark.errors import VerificationError
 from kernelmark.text import counted, first_line
-from kernelmark.verify.guarding import Guard
+from kernelmark.verify.guards import Guard, differing
+from kernelmark.verify.structure import tensors, unreal
 
-__all__ = ["Conduct", "settings"]
+__all__ = ["Conduct", "Settings", "after_call_on_cuda"]
 
 _WATCHED = (
-    *(
-        "torch",
-        "torch.functional",
-        "torch.nn",
-        "torch.cuda",
-        "torch.cpu",
-        "torch.autograd",
-        "torch.accelerator",
-    ),
-    *(
-        "torch.random",
-        "torch.testing",
-        "torch._tensor",
-        "torch._ops",
-        "torch.backends",
-        "torch.utils._pytree",
-    ),
-    *("numpy", "builtins", "ctypes", "math", "random", "hashlib", "json", "statistics", "kernelmark"),
-    *("time", "gc", "os", "threading", "_thread", "inspect", "functools"),
+    *("torch", "torch.functional", "torch.nn", "torch.cuda", "torch.cpu", "torch.autograd"),
+    *("torch.accelerator", "torch.random", "torch.testing", "torch._tensor", "torch._ops", "torch.backends"),
+    *("torch.utils._pytree", "numpy", "builtins", "ctypes", "math", "random", "hashlib", "json"),
+    *("statistics", "kernelmark", "time", "gc", "os", "threading", "_thread", "inspect", "functools"),
 )
 """Modules whose functions and classes may not be replaced, with those below them but for torch's own: there the
 compilers and optimisers rebind names of their own when they are first used."""
@@ -59,6 +49,29 @@ _WORKED_NS = 30_000_000
 sleep; torch's own are not counted."""
 _POOL_ELEMENTS = 1 << 20
 """Enough for torch to use all of its threads."""
+_SLEEP_CYCLES = 40_000_000
+"""20 ms at 2 GHz: longer than launching a call takes, also where it is one of hundreds of kernels."""
+_TORCH = Path(torch.__file__).parent
+
+
+@dataclass(slots=True)
+class Settings(Guard):
+    """What holds for the whole process, such as the number of threads, is for no implementation to change."""
+
+    _before: Mapping[str, Any] = field(default_factory=lambda: _settings())
+
+    def breach(self) -> str:
+        """Name the first that has changed since the check began; the next is held against what it is now."""
+        before, self._before = self._before, _settings()
+        for name, value in before.items():
+            now = self._before.get(name, value)
+            # operators are registered where a library is first used, torch's own compiler among them
+            if now != value and not isinstance(value, frozenset):
+                return (
+                    f"left {name} changed, from {value} to {now}: that holds for all that it is compared with;"
+                    " let it put that back"
+                )
+        return ""
 
 
 class Conduct(Guard):
@@ -74,9 +87,9 @@ class Conduct(Guard):
         self._started, self._counting = _count_starts(), False
         self._model = model
         self._weights = _versions(model)
-        self._functions = {owner: dict(_callables(owner)) for owner in _owners(model)}
+        self._functions = {owner: _callables(owner) for owner in _owners(model)}
         self._names = {owner: frozenset(vars(owner)) for owner in self._functions}
-        self._settings = settings()
+        self._settings = _settings()
         torch.ones(_POOL_ELEMENTS).mul_(2)  # so that torch's threads are there, and known
         self._tasks = frozenset(_tasks())
         self._threads = set(sys._current_frames())
@@ -90,8 +103,9 @@ class Conduct(Guard):
         left = set(sys._current_frames()) - self._threads
         if left and (left := left - _of_compilers()):
             return (
-                f"left {counted(len(left), 'thread')} behind that {_verb(len(left))} still alive when its call"
-                " had returned; what goes on after a call is not in its time, so join it before returning"
+                f"left {counted(len(left), 'thread')} behind that {'was' if len(left) == 1 else 'were'} still alive"
+                " when its call had returned; what goes on after a call is not in its time, so join it before"
+                " returning"
             )
         if self._counting and self._started[0]:
             return (
@@ -100,23 +114,14 @@ class Conduct(Guard):
             )
         return ""
 
-    def exit(self, who: str) -> VerificationError | None:
-        """Say which threads calls left or started."""
-        breach = self.breach()
-        return VerificationError(f"{who} {breach}") if breach else None
-
     def tampering(self) -> str:
         """Say what was replaced or set that does not belong to the candidate; blank for nothing."""
         told = [*self._replaced(), *self._set()]
         if _versions(self._model) != self._weights:
             told.append("the weights of the problem's own model were written")
-        if not told:
-            return ""
         more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-        return (
-            f"changed what it shares with its judge and with what it is compared with: {'; '.join(told[:_LISTED])}"
-            f"{more}"
-        )
+        what = "changed what it shares with its judge and with what it is compared with"
+        return f"{what}: {'; '.join(told[:_LISTED])}{more}" if told else ""
 
     def after_call(self, call: Callable[[], Any], look: Callable[[Any], Any]) -> tuple[Any, str]:
         """Call once on the CPU and look at the result at once and a while later; give it, and what was not finished.
@@ -150,7 +155,7 @@ class Conduct(Guard):
                     yield f"{_path_of(owner)}.{name} is now {_shown(now[name])}"
 
     def _set(self) -> Iterator[str]:
-        now = settings()
+        now = _settings()
         for name, before in self._settings.items():
             after = now.get(name)
             if isinstance(before, frozenset) and after != before:
@@ -166,9 +171,8 @@ def _owners(model: torch.nn.Module) -> Iterator[ModuleType | type]:
     """Give the modules and classes that are watched, each once."""
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
-        if name not in _WATCHED and not name.startswith(_WITH_ALL_BELOW):
-            continue
-        if not isinstance(module, ModuleType) or id(module) in seen:
+        watched = name in _WATCHED or name.startswith(_WITH_ALL_BELOW)
+        if not watched or not isinstance(module, ModuleType) or id(module) in seen:
             continue
         seen.add(id(module))
         yield module
@@ -184,17 +188,17 @@ def _owners(model: torch.nn.Module) -> Iterator[ModuleType | type]:
 
 
 def _is_looked_into(home: object) -> bool:
-    if not isinstance(home, str):
-        return False
-    return home in _CLASSES_OF or home.startswith(
-        ("torch.nn.", "torch.cuda.", "torch.autograd.", "kernelmark.")
-    )
+    below = ("torch.nn.", "torch.cuda.", "torch.autograd.", "kernelmark.")
+    return isinstance(home, str) and (home in _CLASSES_OF or home.startswith(below))
 
 
-def _callables(owner: ModuleType | type) -> Iterator[tuple[str, Any]]:
-    for name, value in list(vars(owner).items()):
-        if callable(value) or issubclass(type(value), staticmethod | classmethod | property):
-            yield name, value
+def _callables(owner: ModuleType | type) -> dict[str, Any]:
+    kinds = staticmethod | classmethod | property
+    return {
+        name: value
+        for name, value in list(vars(owner).items())
+        if callable(value) or issubclass(type(value), kinds)
+    }
 
 
 def _hides(owner: ModuleType | type, name: str) -> bool:
@@ -207,10 +211,7 @@ def _hides(owner: ModuleType | type, name: str) -> bool:
 def _is_of_dynamo(value: object) -> bool:
     """Whether it is a function of torch's compiler, which wraps some of torch's own when it is first used."""
     code = getattr(value, "__code__", None)
-    return code is not None and code.co_filename.startswith(_DYNAMO)
-
-
-_DYNAMO = str(Path(torch.__file__).parent / "_dynamo")
+    return code is not None and code.co_filename.startswith(str(_TORCH / "_dynamo"))
 
 
 def _path_of(owner: ModuleType | type) -> str:
@@ -224,42 +225,46 @@ def _shown(value: object) -> str:
 
 # --- settings ------------------------------------------------------------------------------------------
 
+_READ = {
+    torch: (
+        *("get_num_threads", "get_num_interop_threads", "get_float32_matmul_precision", "get_default_dtype"),
+        *("get_default_device", "is_grad_enabled", "is_inference_mode_enabled"),
+        "are_deterministic_algorithms_enabled",
+    ),
+    sys: ("gettrace", "getprofile", "getswitchinterval"),
+    torch._C: (
+        *("_get_cudnn_enabled", "_get_cudnn_allow_tf32", "_get_cublas_allow_tf32", "_get_mkldnn_enabled"),
+        "_get_cublas_allow_fp16_reduced_precision_reduction",
+        "_get_cublas_allow_bf16_reduced_precision_reduction",
+        *("_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_math_sdp_enabled"),
+        *("_len_torch_function_stack", "_len_torch_dispatch_stack"),
+    ),
+}
+"""Functions that tell a setting; not every version of torch has all of its own."""
 
-def settings() -> dict[str, Any]:
+
+def _settings() -> dict[str, Any]:
     """Read what holds for the whole process and changes how fast, or how exactly, everything in it computes."""
     import torch.nn.modules.module as modules
 
     found: dict[str, Any] = {
-        "torch.get_num_threads()": torch.get_num_threads(),
-        "torch.get_num_interop_threads()": torch.get_num_interop_threads(),
-        "torch.get_float32_matmul_precision()": _read(torch.get_float32_matmul_precision),
-        "torch.get_default_dtype()": torch.get_default_dtype(),
-        "torch.get_default_device()": torch.get_default_device(),
-        "torch.is_grad_enabled()": torch.is_grad_enabled(),
-        "torch.is_inference_mode_enabled()": torch.is_inference_mode_enabled(),
-        "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
-        "the processors that the process may use": tuple(sorted(os.sched_getaffinity(0))),
-        "the process's priority": os.getpriority(os.PRIO_PROCESS, 0),
-        "sys.gettrace()": sys.gettrace(),
-        "sys.getprofile()": sys.getprofile(),
-        "sys.getswitchinterval()": sys.getswitchinterval(),
-        **_of_dynamo(),
-        "the global hooks of torch.nn": tuple(
-            len(getattr(modules, name))
-            for name in (
-                "_global_forward_hooks",
-                "_global_forward_pre_hooks",
-                "_global_module_registration_hooks",
-            )
-            if hasattr(modules, name)
-        ),
-        "operators of torch were overridden": frozenset(
-            each for each in getattr(torch.library, "_impls", ()) if str(each).startswith("aten/")
-        ),
+        f"{owner.__name__}.{name}()": _read(getattr(owner, name))
+        for owner, names in _READ.items()
+        for name in names
+        if hasattr(owner, name)
     }
-    for name in _C_SETTINGS:
-        if (read := getattr(torch._C, name, None)) is not None:
-            found[f"torch._C.{name}()"] = _read(read)
+    found["the processors that the process may use"] = tuple(sorted(os.sched_getaffinity(0)))
+    found["the process's priority"] = os.getpriority(os.PRIO_PROCESS, 0)
+    hooks = ("forward_hooks", "forward_pre_hooks", "module_registration_hooks")
+    found["the global hooks of torch.nn"] = tuple(
+        len(getattr(modules, f"_global_{each}", ())) for each in hooks
+    )
+    overridden = (str(each) for each in getattr(torch.library, "_impls", ()))
+    found["operators of torch were overridden"] = frozenset(x for x in overridden if x.startswith("aten/"))
+    dynamo: Any = sys.modules.get("torch._dynamo")
+    if dynamo is not None:  # whether a compiled function runs as it was compiled
+        found["torch.compiler's stance"] = str(getattr(dynamo.eval_frame, "_stance", ""))
+        found["torch._dynamo.config.disable"] = dynamo.config.disable
     return found
 
 
@@ -271,42 +276,14 @@ def _read(setting: Callable[[], Any]) -> Any:
         return first_line(error)
 
 
-def _of_dynamo() -> dict[str, Any]:
-    """Read what decides whether a compiled function runs as it was compiled."""
-    dynamo: Any = sys.modules.get("torch._dynamo")
-    if dynamo is None:
-        return {}
-    return {
-        "torch.compiler's stance": str(getattr(dynamo.eval_frame, "_stance", "")),
-        "torch._dynamo.config.disable": dynamo.config.disable,
-    }
-
-
-_C_SETTINGS = (
-    "_get_cudnn_enabled",
-    "_get_cudnn_allow_tf32",
-    "_get_cublas_allow_tf32",
-    "_get_cublas_allow_fp16_reduced_precision_reduction",
-    "_get_cublas_allow_bf16_reduced_precision_reduction",
-    "_get_mkldnn_enabled",
-    "_get_flash_sdp_enabled",
-    "_get_mem_efficient_sdp_enabled",
-    "_get_math_sdp_enabled",
-    "_len_torch_function_stack",
-    "_len_torch_dispatch_stack",
-)
-
-
 def _versions(model: torch.nn.Module) -> tuple[int, ...]:
     """Give how often each parameter was written, and where it lies, and how many hooks each module has."""
-    weights = [
-        each for parameter in model.parameters() for each in (parameter._version, parameter.data_ptr())
-    ]
-    hooks = [
+    weights = ((each._version, each.data_ptr()) for each in model.parameters())
+    hooks = (
         len(module._forward_hooks) + len(module._forward_pre_hooks) + ("forward" in vars(module))
         for module in model.modules()
-    ]
-    return (*weights, *hooks)
+    )
+    return (*chain.from_iterable(weights), *hooks)
 
 
 # --- threads -------------------------------------------------------------------------------------------
@@ -334,7 +311,7 @@ def _of_compilers() -> set[int]:
     module: Any = sys.modules.get("torch._inductor.async_compile")
     pool = getattr(getattr(module, "AsyncCompile", None), "pool", None)
     idle = pool()._threads if pool is not None and pool.cache_info().currsize else ()
-    home = str(Path(torch.__file__).parent / "_inductor")
+    home = str(_TORCH / "_inductor")
     reading = {
         ident
         for ident, frame in sys._current_frames().items()
@@ -356,14 +333,55 @@ def _tasks() -> Iterator[int]:
 def _work_of_others(known: frozenset[int]) -> int:
     """Give how many nanoseconds the threads that are not ``known`` have been on a processor."""
     total = 0
-    for task in _tasks():
-        if task not in known:
-            try:
-                total += int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0])
-            except (OSError, ValueError, IndexError):  # it has ended, or the kernel does not tell
-                continue
+    for task in set(_tasks()) - known:
+        with suppress(OSError, ValueError, IndexError):  # it has ended, or the kernel does not tell
+            total += int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0])
     return total
 
 
-def _verb(number: int) -> str:
-    return "was" if number == 1 else "were"
+# --- streams -------------------------------------------------------------------------------------------
+
+
+def after_call_on_cuda(
+    call: Callable[[], Any], look: Callable[[Any], str], previous: str
+) -> tuple[Any, str, str]:
+    """Call once behind a sleeping stream; give the result, what is wrong with its order, and its fingerprint.
+
+    Work on a stream that nobody joins is done in the end, and a check that waits for the whole device sees the right
+    answer; a program that goes on with the result does not.
+
+    Args:
+        call: The call.
+        look: Gives the fingerprint of a result.
+        previous: The fingerprint of the answer to other inputs; one that equals it tells nothing of its order.
+    """
+    torch.cuda.synchronize()
+    torch.cuda._sleep(_SLEEP_CYCLES)
+    awake = torch.cuda.Event()
+    awake.record()
+    given = call()
+    results = [each for _, each in tensors(given) if not unreal(each) and each.is_cuda]
+    ahead, asleep = [], not awake.query()
+    if asleep:  # copies past the sleeping stream
+        side = _side_stream()
+        with torch.cuda.stream(side):
+            ahead = [each.clone() for each in results]
+        side.synchronize()
+        asleep = not awake.query()
+    early = [each.clone() for each in results]
+    torch.cuda.synchronize()
+    print_, wrong = look(given), ""
+    if differing(early, results):
+        wrong = "was not finished when the stream that it was called on went on: work on another stream was not joined"
+    elif asleep and results and print_ != previous and not differing(ahead, results):
+        wrong = (
+            "gave its answer before the work queued ahead of it was done: it computes on a stream of its own, which"
+            " nothing orders after its inputs"
+        )
+    return given, wrong, print_
+
+
+@cache
+def _side_stream() -> torch.cuda.Stream:
+    """Give one stream for all copies: another one would have no memory of its own yet, and wait for some."""
+    return torch.cuda.Stream()

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from kernelmark.errors import UsageError
 from kernelmark.records import Check
-from kernelmark.verify.policies import Policy, Tolerances
-from kernelmark.verify.tolerance import Tolerance
+from kernelmark.verify.tolerance import Policy, Tolerance, Tolerances
 
 __all__ = [
     "Custom",
@@ -43,14 +42,11 @@ class Exact:
 
     checked: ClassVar[bool] = True
     status: ClassVar[Check] = Check.VERIFIED
+    first: ClassVar[int | None] = None
+    note: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         _require_tolerances(self.tolerance, "Exact")
-
-    @property
-    def note(self) -> str:
-        """Nothing: a check of everything needs no explanation."""
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +70,8 @@ class Partial:
     @property
     def note(self) -> str:
         """How much is checked."""
-        return (
-            "only the first output is checked"
-            if self.first == 1
-            else f"only the first {self.first} outputs are checked"
-        )
+        few = self.first == 1
+        return f"only the first {'output is' if few else f'{self.first} outputs are'} checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +89,7 @@ class Custom:
 
     checked: ClassVar[bool] = True
     status: ClassVar[Check] = Check.CUSTOM
+    first: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         if not callable(self.check):
@@ -143,8 +137,6 @@ class Noncomparable(_Unchecked):
 
 Declaration = Exact | Partial | Custom | Unestablished | ReferenceInfeasible | Noncomparable
 
-_KINDS = (Exact, Partial, Custom, Unestablished, ReferenceInfeasible, Noncomparable)
-
 
 def require_declaration(declaration: Any, where: str = "verification()") -> Declaration:
     """Give ``declaration`` back.
@@ -152,8 +144,8 @@ def require_declaration(declaration: Any, where: str = "verification()") -> Decl
     Raises:
         UsageError: it is none of the six.
     """
-    if not isinstance(declaration, _KINDS):
-        names = ", ".join(kind.__name__ for kind in _KINDS)
+    if not isinstance(declaration, Declaration):
+        names = ", ".join(kind.__name__ for kind in get_args(Declaration))
         text = repr(declaration)
         shown = text if len(text) <= 60 else f"a {type(declaration).__name__}"
         raise UsageError(
@@ -185,8 +177,7 @@ def _require_text(text: object, kind: str, field: str, what: str) -> None:
 def _require_tolerances(tolerance: object, kind: str) -> None:
     if isinstance(tolerance, Policy | Tolerances):
         return
-    rules = tolerance.values() if isinstance(tolerance, Mapping) else (tolerance,)
-    for rule in rules:
+    for rule in tolerance.values() if isinstance(tolerance, Mapping) else (tolerance,):
         if rule is not None and not isinstance(rule, Tolerance):
             raise UsageError(
                 f"{kind}(tolerance={tolerance!r}): {rule!r} is no tolerance; use Elementwise(atol, rtol),"

@@ -1,7 +1,7 @@
-"""Protects the inputs that all implementations share: what they were, whether they still are, and back again.
+"""What every call whose outputs are looked at is held against, whatever the way in, and the snapshot of its inputs.
 
-Whole memory blocks are kept, not tensors, so that aliases, views and expanded tensors come back bit for bit,
-with the bytes that no view shows. The price is one copy of every block, on its own device.
+The engine sets up the guards that all implementations have, adds those that an implementation brings, and runs them
+as one tuple.
 """
 
 from __future__ import annotations
@@ -9,25 +9,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from kernelmark.errors import InputsModifiedError, UsageError, VerificationError
-from kernelmark.verify.conduct import settings
-from kernelmark.verify.elements import bits, physical, pieces
-from kernelmark.verify.guarding import Guard
-from kernelmark.verify.poisoning import poison, untouched, unwritten
+from kernelmark.errors import InputsModifiedError, OutOfBoundsError, UsageError, VerificationError
+from kernelmark.verify.memory import NAN_BITS, physical, poison, same_bits, untouched, unwritten
 from kernelmark.verify.structure import attributes, held_tensors, unreal
 
-__all__ = ["InputGuard", "OwnedOutputs", "Renewed", "Settings", "SharedInputs", "differing"]
-
-_BYTES_AT_A_TIME = 1 << 26
-"""Memory compared at a time; the comparison's own intermediate is an eighth of it."""
+__all__ = ["Canaries", "Guard", "InputGuard", "OwnedOutputs", "Renewed", "SharedInputs", "differing"]
 
 
 class InputGuard:
     """A snapshot of every tensor in ``tensors``, made when it is built.
+
+    Whole memory blocks are kept, not tensors, so that aliases, views and expanded tensors come back bit for bit,
+    with the bytes that no view shows. The price is one copy of every block, on its own device.
 
     Args:
         tensors: A mapping from names to tensors, or the arguments of a call; containers and objects in it are
@@ -41,14 +38,17 @@ class InputGuard:
     __slots__ = ("_blocks", "_containers", "_held")
 
     def __init__(self, tensors: Any) -> None:
-        found = list(_named(tensors))
-        for name, tensor in found:
-            reason = unreal(tensor)
-            if reason is not None:
-                raise UsageError(f"{name} {reason}; inputs of this kind cannot be kept and restored")
         self._blocks: dict[tuple[str, int, int], _Block] = {}
-        self._held = [_Held.take(name, tensor, self._block(tensor)) for name, tensor in found]
-        self._containers = [*_mutable_containers(tensors, "inputs"), *_objects(tensors, "inputs")]
+        self._held = []
+        for name, tensor in _named(tensors):
+            if reason := unreal(tensor):
+                raise UsageError(f"{name} {reason}; inputs of this kind cannot be kept and restored")
+            storage = tensor.untyped_storage()
+            key = (str(tensor.device), storage.data_ptr(), storage.nbytes())
+            if key not in self._blocks:
+                self._blocks[key] = _Block(storage, tensor.device)
+            self._held.append(_Held(name, tensor, self._blocks[key]))
+        self._containers = list(_containers(tensors, "inputs"))
 
     @property
     def holds_values(self) -> bool:
@@ -61,7 +61,7 @@ class InputGuard:
         A tensor is named where elements that it shows differ, or where it was given another shape, other
         strides or other memory. Bytes that no tensor shows are reported by the tensors that share the block.
         """
-        report = [f"{c.name} (its entries were replaced)" for c in self._containers if c.changed()]
+        report = [f"{each.name} (its entries were replaced)" for each in self._containers if each.changed()]
         moved = [held for held in self._held if held.changed_form()]
         report += [f"{held.name} (its shape, strides, dtype, memory or requires_grad)" for held in moved]
         for block in self._blocks.values():
@@ -80,100 +80,70 @@ class InputGuard:
 
         Only memory that was itself resized comes back at another address.
         """
-        for block in self._blocks.values():
-            block.restore()
-        for held in self._held:
-            held.restore_form()
-        for container in self._containers:
-            container.restore()
-
-    def _block(self, tensor: torch.Tensor) -> _Block:
-        storage = tensor.untyped_storage()
-        key = (str(tensor.device), storage.data_ptr(), storage.nbytes())
-        if key not in self._blocks:
-            self._blocks[key] = _Block.take(storage, tensor.device)
-        return self._blocks[key]
+        for each in (*self._blocks.values(), *self._held, *self._containers):
+            each.restore()
 
 
-@dataclass(slots=True, eq=False)
 class _Block:
     """One block of memory and a copy of it."""
 
-    storage: torch.UntypedStorage
-    size: int
-    saved: torch.Tensor
+    def __init__(self, storage: torch.UntypedStorage, device: torch.device) -> None:
+        self.storage, self.size, self._device = storage, storage.nbytes(), device
+        self.saved = self._bytes().clone()
 
-    @classmethod
-    def take(cls, storage: torch.UntypedStorage, device: torch.device) -> _Block:
-        return cls(storage, storage.nbytes(), _as_bytes(storage, device).clone())
+    def _bytes(self) -> torch.Tensor:
+        return torch.empty(0, dtype=torch.uint8, device=self._device).set_(self.storage)
 
     def intact(self) -> bool:
         if self.storage.nbytes() != self.size:
             return False
-        now = _as_bytes(self.storage, self.saved.device)
-        return all(
-            torch.equal(
-                _as_words(now[at : at + _BYTES_AT_A_TIME]), _as_words(self.saved[at : at + _BYTES_AT_A_TIME])
-            )
-            for at in range(0, self.size, _BYTES_AT_A_TIME)
+        now, words = self._bytes(), self.size // 8 * 8  # bytes cost eight times the work of 64-bit words
+        return same_bits(now[:words].view(torch.int64), self.saved[:words].view(torch.int64)) and torch.equal(
+            now[words:], self.saved[words:]
         )
 
     def restore(self) -> None:
         if self.storage.nbytes() != self.size:
             self.storage.resize_(self.size)
-        _as_bytes(self.storage, self.saved.device).copy_(self.saved)
+        self._bytes().copy_(self.saved)
 
 
-@dataclass(slots=True, eq=False)
 class _Held:
     """One tensor: its name, its form, and the block it shows a part of."""
 
-    name: str
-    tensor: torch.Tensor
-    form: tuple[Any, ...]
-    original: torch.Tensor
-    """Shares the tensor's memory and keeps its form, whatever is done to the tensor itself."""
-    gradient: torch.Tensor | None
-    block: _Block
-
-    @classmethod
-    def take(cls, name: str, tensor: torch.Tensor, block: _Block) -> _Held:
-        gradient = tensor.grad if tensor.is_leaf else None
-        return cls(name, tensor, _form(tensor), tensor.detach(), gradient, block)
+    def __init__(self, name: str, tensor: torch.Tensor, block: _Block) -> None:
+        self.name, self.tensor, self.block = name, tensor, block
+        self._form = _form(tensor)
+        self._original = (
+            tensor.detach()
+        )  # keeps the memory and the form, whatever is done to the tensor itself
+        self._gradient = tensor.grad if tensor.is_leaf else None
 
     def changed_form(self) -> bool:
         elsewhere = self.tensor.untyped_storage().data_ptr() != self.block.storage.data_ptr()
-        return elsewhere or _form(self.tensor) != self.form
+        return elsewhere or _form(self.tensor) != self._form
 
     def same_elements(self) -> bool:
         """Whether the elements that the original form shows are as they were; False where they are gone."""
         if self.block.storage.nbytes() < self.block.size:
             return False
-        now, then = (
-            _view(memory, self.original)
-            for memory in (self.block.storage, self.block.saved.untyped_storage())
-        )
-        return all(torch.equal(bits(a), bits(b)) for _, (a, b) in pieces(now, then))
+        memories = (self.block.storage, self.block.saved.untyped_storage())
+        return same_bits(*(physical(self._original, memory) for memory in memories))
 
-    def restore_form(self) -> None:
+    def restore(self) -> None:
         if self.changed_form():
-            self.tensor.data = self.original
-            self._restore_requires_grad()
-        if self.tensor.is_leaf and self.tensor.grad is not self.gradient:
+            self.tensor.data = self._original
+            if self.tensor.requires_grad != self._form[-1]:
+                # torch refuses to detach a view in place: then its bits are back, and what cannot be undone is
+                # kept as the form from here on, so that nobody else is blamed for it
+                with contextlib.suppress(RuntimeError):
+                    if not self.tensor.is_leaf:
+                        self.tensor.detach_()
+                    self.tensor.requires_grad_(self._form[-1])
+                self._form = _form(self.tensor)
+        if self.tensor.is_leaf and self.tensor.grad is not self._gradient:
             # a gradient left behind would be added to by the next implementation, at its cost
-            self.tensor.grad = self.gradient
-
-    def _restore_requires_grad(self) -> None:
-        wanted = self.form[-1]
-        if self.tensor.requires_grad == wanted:
-            return
-        # torch refuses to detach a view in place: then its bits are back, and what cannot be undone is kept
-        # as the form from here on, so that nobody else is blamed for it
-        with contextlib.suppress(RuntimeError):
-            if not self.tensor.is_leaf:
-                self.tensor.detach_()
-            self.tensor.requires_grad_(wanted)
-        self.form = _form(self.tensor)
+            self.tensor.grad = self._gradient
 
 
 @dataclass(slots=True, eq=False)
@@ -182,17 +152,16 @@ class _Container:
 
     name: str
     container: Any
-    entries: Any
+    entries: dict[Any, Any]
 
     def changed(self) -> bool:
-        now = self.container
-        if not isinstance(now, dict | list):
-            return any(getattr(now, name, None) is not item for name, item in self.entries.items())
-        if len(now) != len(self.entries):
-            return True
-        if isinstance(now, dict):
-            return any(now.get(key, self) is not item for key, item in self.entries.items())
-        return any(a is not b for a, b in zip(now, self.entries, strict=True))
+        if isinstance(self.container, dict):
+            now = self.container
+        elif isinstance(self.container, list):
+            now = dict(enumerate(self.container))
+        else:
+            now = {name: getattr(self.container, name, None) for name in self.entries}
+        return now.keys() != self.entries.keys() or any(now[k] is not v for k, v in self.entries.items())
 
     def restore(self) -> None:
         if not self.changed():
@@ -201,13 +170,90 @@ class _Container:
             self.container.clear()
             self.container.update(self.entries)
         elif isinstance(self.container, list):
-            self.container[:] = self.entries
+            self.container[:] = self.entries.values()
         else:
             for name, item in self.entries.items():
                 setattr(self.container, name, item)
 
 
-# --- guards: what every call is held against -------------------------------------------------------------
+def differing(tensors: Any, expected: Any) -> list[str]:
+    """Name the tensors among ``tensors`` that differ from their counterparts in ``expected``, in form or in a bit.
+
+    What is no tensor is left alone.
+    """
+    ours, theirs = list(_named(tensors)), list(_named(expected))
+    if len(ours) != len(theirs):
+        return ["inputs (how many there are)"]
+    return [
+        name
+        for (_, mine), (name, kept) in zip(ours, theirs, strict=True)
+        if unreal(mine)
+        or (mine.shape, mine.dtype, mine.device) != (kept.shape, kept.dtype, kept.device)
+        or not same_bits(physical(mine), physical(kept))
+    ]
+
+
+def _named(tensors: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Walk all tensors; an argument of a mapping is called by its own name."""
+    named = tensors if isinstance(tensors, Mapping) else {"inputs": tensors}
+    for name, value in named.items():
+        yield from held_tensors(value, str(name))
+
+
+def _containers(value: Any, name: str) -> Iterator[_Container]:
+    """Give lists, dicts, and the objects that hold tensors in attributes of theirs."""
+    if isinstance(value, dict | list | tuple):
+        entries = dict(value if isinstance(value, dict) else enumerate(value))
+        if not isinstance(value, tuple):
+            yield _Container(name, value, entries)
+        for key, item in entries.items():
+            yield from _containers(item, f"{name}[{key!r}]")
+    elif not isinstance(value, torch.Tensor):
+        held = {key: item for key, item in attributes(value) if isinstance(item, torch.Tensor)}
+        if held:
+            yield _Container(name, value, held)
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (
+        *(tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype),
+        *(tensor.is_conj(), tensor.is_neg(), tensor.requires_grad),
+    )
+
+
+# --- guards ----------------------------------------------------------------------------------------------
+
+
+class Guard:
+    """Entered before a call and left after it; each of its hooks may be left as it is."""
+
+    error: ClassVar[type[VerificationError]] = VerificationError
+    """What the row fails with."""
+    renews: ClassVar[bool] = False
+    """Whether each call gets other values, which :meth:`given` tells."""
+
+    def enter(self) -> None:
+        """Get ready for a call."""
+
+    def breach(self) -> str:
+        """Say what calls did that none may do, as what follows their name, and put it right; blank for nothing."""
+        return ""
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Say what ``who`` did that no call may do, and put it right; also where a timed call is looked at.
+
+        It is not entered before timed calls.
+        """
+        breach = self.breach()
+        return self.error(f"{who} {breach}") if breach else None
+
+    def given(self) -> tuple[Any, ...] | None:
+        """Give what the last call was called with, where that is other values for each call."""
+        return None
+
+    def facts(self) -> tuple[str, ...]:
+        """Say what a reader of the row must know."""
+        return ()
 
 
 @dataclass(slots=True)
@@ -216,14 +262,16 @@ class SharedInputs(Guard):
 
     kept: InputGuard
 
-    def exit(self, who: str) -> VerificationError | None:
+    error = InputsModifiedError
+
+    def breach(self) -> str:
         """Put changed inputs back, and name them."""
         changed = self.kept.changed()
         if not changed:
-            return None
+            return ""
         self.kept.restore()
-        return InputsModifiedError(
-            f"{who} wrote to the inputs that all implementations share ({', '.join(changed)});"
+        return (
+            f"wrote to the inputs that all implementations share ({', '.join(changed)});"
             " give it private copies in Implementation(args=...) and restore them in reset"
         )
 
@@ -242,16 +290,14 @@ class OwnedOutputs(Guard):
         poison(self.tensors, self._which)
         self._entered = True
 
-    def exit(self, who: str) -> VerificationError | None:
+    def breach(self) -> str:
         """Name the elements that kept the poisons of two calls: nobody wrote them."""
         if not self._entered:
-            return None
+            return ""
         now = untouched(self.tensors, self._which)
         kept = unwritten(self._before, now)
         self._before, self._which, self._entered = now, 1 - self._which, False
-        if not kept:
-            return None
-        return VerificationError(f"{who} left part of its own output unwritten: {kept[0]}")
+        return f"left part of its own output unwritten: {kept[0]}" if kept else ""
 
 
 @dataclass(slots=True)
@@ -266,119 +312,138 @@ class Renewed(Guard):
     arguments: tuple[Any, ...]
     drawn: Callable[[], tuple[Any, ...]]
 
+    error = InputsModifiedError
+    renews = True
+
     def given(self) -> tuple[Any, ...]:
         """Give the values that the last call got."""
         return self.drawn()
 
-    def exit(self, who: str) -> VerificationError | None:
+    def breach(self) -> str:
         """Name the arguments that are not what was drawn."""
-        written = differing(self.arguments, self.drawn())
-        if not written:
-            return None
-        return InputsModifiedError(
-            f"{who} wrote to its inputs ({', '.join(written)}); it must leave them as they were"
-        )
+        written = ", ".join(differing(self.arguments, self.drawn()))
+        return f"wrote to its inputs ({written}); it must leave them as they were" if written else ""
+
+
+# --- canaries --------------------------------------------------------------------------------------------
+
+_GUARD_BYTES = 4096
+"""On each side. A page: a multiple of what allocators align to (64 bytes on a CPU, 512 on CUDA devices), so
+that the buffer itself is aligned as it would be alone."""
+_NUMBERS = 0x3C
+"""As many guards can be told apart in bfloat16, which has six bits below its quiet one."""
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(slots=True, eq=False)
+class _Fenced:
+    """One buffer in the middle of its memory."""
+
+    name: str
+    number: int
+    buffer: torch.Tensor
+    memory: torch.Tensor
+    written: bool
+    turn: int = 0
+
+    def arm(self, turn: int) -> None:
+        self.turn = turn
+        self.memory[:_GUARD_BYTES] = self.memory[-_GUARD_BYTES:] = self._guard()
+
+    def damage(self) -> str:
+        guard, told = self._guard(), []
+        late, early = self.memory[-_GUARD_BYTES:] != guard, self.memory[:_GUARD_BYTES] != guard
+        if count := int(late.sum()):
+            place = self.buffer.numel() + int(late.nonzero()[0]) // self.buffer.element_size()
+            told.append(
+                f"{count} bytes after the end of {self.name}, the first in the place of element {place}"
+            )
+        if count := int(early.sum()):
+            place = _GUARD_BYTES - int(early.nonzero()[-1])
+            told.append(f"{count} bytes before the start of {self.name}, the nearest {place} bytes before it")
+        return "; ".join(told)
+
+    def _guard(self) -> torch.Tensor:
+        element = _pattern(self.buffer.dtype, self.number % _NUMBERS, self.turn).view(torch.uint8)
+        return element.repeat(_GUARD_BYTES // len(element)).to(self.memory.device)
+
+
+def _pattern(dtype: torch.dtype, number: int, turn: int) -> torch.Tensor:
+    """Give one element of the guard that buffer ``number`` has in its ``turn``: 0, 1, or 2 for zeros.
+
+    In floats turn 0 is a NaN with the number in its payload, turn 1 a large number below zero. Elsewhere both are
+    bytes of their own, neither 0 nor 1.
+    """
+    nan = NAN_BITS.get(str(dtype).removeprefix("torch."))
+    if turn == 2:
+        return torch.zeros(1, dtype=dtype)
+    if nan is None or dtype.itemsize == 1:
+        byte = (0x5A + 2 * number) % 0x7E + 2
+        same = torch.full((dtype.itemsize,), byte if turn == 0 else 0xFF - byte, dtype=torch.uint8)
+        return same.view(dtype)
+    if turn == 0:
+        word = torch.tensor([nan & ~0x3F | 1 + number], dtype=torch.int64)
+        return word.to(_BITS[dtype.itemsize]).view(dtype)
+    return torch.tensor([-(0.5 + number / (2 * _NUMBERS)) * torch.finfo(dtype).max], dtype=dtype)
 
 
 @dataclass(slots=True)
-class Settings(Guard):
-    """What holds for the whole process, such as the number of threads, is for no implementation to change."""
+class Canaries(Guard):
+    """Guard bytes around all buffers of one call: what is written beside a buffer is found, with its place.
 
-    _before: Mapping[str, Any] = field(default_factory=settings)
-
-    def exit(self, who: str) -> VerificationError | None:
-        """Name the first that has changed since the check began; the next is held against what it is now."""
-        before, self._before = self._before, settings()
-        for name, value in before.items():
-            now = self._before.get(name, value)
-            # operators are registered where a library is first used, torch's own compiler among them
-            if now != value and not isinstance(value, frozenset):
-                return VerificationError(
-                    f"{who} left {name} changed, from {value} to {now}: that holds for all that it is compared"
-                    " with; let it put that back"
-                )
-        return None
-
-
-def differing(tensors: Any, expected: Any) -> list[str]:
-    """Name the tensors among ``tensors`` that differ from their counterparts in ``expected``, in form or in a bit.
-
-    What is no tensor is left alone.
+    Each buffer has guards of its own, so that a value carried from one guard to another shows. They are NaN where
+    there is one: what is read from there shows in the answer. A buffer that is written has two in turn, so that what
+    leaves one of them as it is, as doubling does with a NaN, shows in every second call.
     """
-    named = [name for name, _ in _named(expected)]
-    theirs = [value for _, value in _named(expected)]
-    ours = [value for _, value in _named(tensors)]
-    if len(ours) != len(theirs):
-        return ["inputs (how many there are)"]
-    return [
-        name for name, mine, kept in zip(named, ours, theirs, strict=True) if not _same_tensor(mine, kept)
-    ]
 
+    _fenced: list[_Fenced] = field(default_factory=list)
 
-def _same_tensor(mine: torch.Tensor, kept: torch.Tensor) -> bool:
-    if unreal(mine) or (mine.shape, mine.dtype, mine.device) != (kept.shape, kept.dtype, kept.device):
-        return False
-    return all(
-        torch.equal(one, other) for _, (one, other) in pieces(bits(physical(mine)), bits(physical(kept)))
-    )
+    error = OutOfBoundsError
 
+    def around(self, name: str, values: torch.Tensor, *, written: bool) -> torch.Tensor:
+        """Give a tensor that equals ``values`` and lies between two guards.
 
-def _named(tensors: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Walk all tensors; an argument of a mapping is called by its own name."""
-    if isinstance(tensors, Mapping):
-        for name, value in tensors.items():
-            yield from ((leaf.name, leaf.value) for leaf in held_tensors(value, str(name)))
-    else:
-        yield from ((leaf.name, leaf.value) for leaf in held_tensors(tensors, "inputs"))
+        Where it is not ``written``, all of its memory stays as it is, as the check of inputs expects.
+        """
+        size = values.numel() * values.element_size()
+        memory = torch.empty(_GUARD_BYTES + size + _GUARD_BYTES, dtype=torch.uint8, device=values.device)
+        buffer = memory[_GUARD_BYTES : _GUARD_BYTES + size].view(values.dtype).view(values.shape)
+        buffer.copy_(values)
+        self._fenced.append(_Fenced(name, len(self._fenced), buffer, memory, written))
+        self._fenced[-1].arm(0)
+        return buffer
 
+    def damage(self) -> str:
+        """Say what was written beside which buffer, blank where nothing was; the next call has the other guards."""
+        told = [found for each in self._fenced if (found := each.damage())]
+        for each in self._fenced:
+            each.arm(1 - each.turn if each.written else 0)
+        return "; ".join(told)
 
-def _mutable_containers(value: Any, name: str) -> Iterator[_Container]:
-    if isinstance(value, dict):
-        yield _Container(name, value, dict(value))
-        entries: Any = value.items()
-    elif isinstance(value, list):
-        yield _Container(name, value, list(value))
-        entries = enumerate(value)
-    elif isinstance(value, tuple):
-        entries = enumerate(value)
-    else:
-        return
-    for key, item in entries:
-        yield from _mutable_containers(item, f"{name}[{key!r}]")
+    def breach(self) -> str:
+        """Say what was written beside which buffer; the next call has the other guards."""
+        damage = self.damage()
+        advice = "compare its loop bounds with the sizes of the buffers"
+        return f"wrote outside its buffers: {damage}; {advice}" if damage else ""
 
+    def readers(self, call: Callable[[], object], outputs: Mapping[str, torch.Tensor]) -> str:
+        """Say beside which buffers ``call`` reads, where NaN in its ``outputs`` come from there; blank where none do.
 
-def _objects(value: Any, name: str) -> Iterator[_Container]:
-    """Give the objects that hold tensors in attributes of theirs, with those."""
-    if isinstance(value, dict | list | tuple):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _objects(item, f"{name}[{key!r}]")
-    elif not isinstance(value, torch.Tensor):
-        held = {key: item for key, item in attributes(value) if isinstance(item, torch.Tensor)}
-        if held:
-            yield _Container(name, value, held)
-
-
-def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (
-        tensor.storage_offset(),
-        tuple(tensor.shape),
-        tensor.stride(),
-        tensor.dtype,
-        tensor.is_conj(),
-        tensor.is_neg(),
-        tensor.requires_grad,
-    )
-
-
-def _view(memory: torch.UntypedStorage, like: torch.Tensor) -> torch.Tensor:
-    view = torch.empty(0, dtype=like.dtype, device=like.device)
-    return view.set_(memory, like.storage_offset(), like.shape, like.stride())
-
-
-def _as_bytes(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
-
-
-def _as_words(data: torch.Tensor) -> torch.Tensor:
-    """View bytes as 64-bit words where they divide into them: an eighth of the work to compare."""
-    return data.view(torch.int64) if data.numel() % 8 == 0 and data.storage_offset() % 8 == 0 else data
+        It is called once for each buffer, with NaN around that one and zeros around the others. The guards are
+        whole afterwards.
+        """
+        found = []
+        for suspect in self._fenced:
+            counts = []
+            for turn in (0, 2):
+                for each in self._fenced:
+                    each.arm(turn if each is suspect else 2)
+                call()
+                counts.append(
+                    sum(int(each.isnan().sum()) for each in outputs.values() if each.is_floating_point())
+                )
+            if counts[0] > counts[1]:
+                found.append(suspect.name)
+        for each in self._fenced:
+            each.arm(0)
+        return ", ".join(found)

@@ -6,36 +6,56 @@ Both sides have one shape, dtype and device when they come here; structure.py se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from kernelmark.records import OutputCheck
-from kernelmark.verify.elements import is_packed, pieces
+from kernelmark.verify.memory import is_packed, pieces
 from kernelmark.verify.tolerance import OutputScale, Tolerance, for_dtype
 
-__all__ = ["Comparison", "allowance", "as_tensor", "compare", "measure", "scale_of"]
-
-_WHERE_DOUBLE_WORKS = ("cpu", "cuda")
-"""Device types that compute in double precision; pieces from other devices are compared on the CPU."""
+__all__ = ["Comparison", "allowance", "as_tensor", "compare", "measure", "scale_of", "wide"]
 
 _TINY = torch.finfo(torch.float64).tiny
 
 _SIGN = torch.iinfo(torch.int64).min
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """One output compared: the record, and the figures at the worst element that a report needs."""
 
     check: OutputCheck
-    error: float = 0.0
-    allowed: float = 0.0
+    error: float
+    allowed: float
     stray: bool = False
     """Whether the worst element is a NaN or infinity on one side only, so that there is no error to state."""
-    rms_error: float | None = None
-    rms_allowed: float | None = None
+
+
+class _Differences(NamedTuple):
+    """A piece in double precision: per element the error, the expected magnitude, and what has no error."""
+
+    error: torch.Tensor
+    magnitude: torch.Tensor
+    stray: torch.Tensor
+    """True where one side is a NaN or infinity and the other is not the same; one False where none is."""
+
+
+class _Figures(NamedTuple):
+    """What one piece tells."""
+
+    mismatched: float
+    strays: float
+    max_error: float
+    max_relative: float
+    """-1 where no element has a relative error."""
+    ratio: float
+    """Error over allowance at the worst element; what has no error is infinite, here and in ``size``."""
+    size: float
+    place: float
+    error: float
+    allowed: float
+    peak: float
+    squares: float
 
 
 def compare(got: Any, expected: Any, tolerance: Tolerance, name: str = "output") -> OutputCheck:
@@ -59,19 +79,54 @@ def measure(got: Any, expected: Any, tolerance: Tolerance, name: str = "output")
     if isinstance(expected, int) and not isinstance(expected, bool) and not _fits(got, expected):
         return _compare_large(got, expected, name)
     mine, theirs = as_tensor(got), as_tensor(expected)
-    scale = scale_of(theirs, tolerance)
-    worst = _Worst()
+    scale, shape, count = scale_of(theirs, tolerance), tuple(theirs.shape), theirs.numel()
     with torch.no_grad():
-        for offset, (left, right) in pieces(mine.detach(), theirs.detach()):
-            if left.numel():
-                worst.add(offset, _differences(left, right), tolerance, scale)
-    return _conclude(mine, theirs, tolerance, scale, worst, name)
+        found = [
+            (offset, _figures(_differences(left, right), tolerance, scale))
+            for offset, (left, right) in pieces(mine.detach(), theirs.detach())
+            if left.numel()
+        ]
+    mismatched = int(sum(each.mismatched for _, each in found))
+    strays = any(each.strays for _, each in found)
+    limit = tolerance.rms_allowed(scale)
+    drift = _rms([(each.peak, each.squares) for _, each in found], count)
+    drifted = limit is not None and drift > limit
+    record: dict[str, Any] = {}
+    offset, worst = max(found, key=lambda each: (each[1].ratio, each[1].size), default=(0, None))
+    if worst is not None:
+        index = _unravel(offset + int(worst.place), shape)
+        ratio = worst.ratio
+        if limit is not None and drift:
+            ratio = max(ratio, drift / limit if limit else math.inf)
+        relative = max(each.max_relative for _, each in found)
+        record = {
+            "max_abs_error": math.inf if strays else max(each.max_error for _, each in found),
+            "max_rel_error": relative if relative >= 0 else None,
+            "error_over_tolerance": ratio,
+            "worst_index": index,
+            "expected": _text(theirs[index]),
+            "got": _text(mine[index]),
+        }
+    check = OutputCheck(
+        output=name,
+        dtype=scale.dtype,
+        shape=shape,
+        tolerance=tolerance.describe(scale),
+        passed=mismatched == 0 and not drifted,
+        total=count,
+        mismatched=mismatched,
+        message=f"RMS error {drift:.4g}, allowed {limit:.4g}" if drifted else "",
+        **record,
+    )
+    if worst is None:
+        return Comparison(check, 0.0, 0.0)
+    return Comparison(check, worst.error, worst.allowed, strays and math.isinf(worst.size))
 
 
 def scale_of(expected: torch.Tensor, tolerance: Tolerance) -> OutputScale:
     """Collect what ``tolerance`` may ask of an expected output, its root mean square only where it does."""
     dtype = expected.dtype
-    epsilon, smallest = 0.0, 0.0
+    epsilon, smallest, rms = 0.0, 0.0, 0.0
     if dtype.itemsize == 1:
         # the table knows the 8-bit floats better than torch.finfo, which gives e5m2fnuz the epsilon of e4m3
         table = for_dtype(dtype)
@@ -79,7 +134,17 @@ def scale_of(expected: torch.Tensor, tolerance: Tolerance) -> OutputScale:
     elif dtype.is_floating_point or dtype.is_complex:
         info = torch.finfo(dtype)
         epsilon, smallest = info.eps, info.smallest_normal * info.eps
-    rms = _rms(expected) if tolerance.needs_rms else 0.0
+    if tolerance.needs_rms:
+        parts, count = [], 0
+        with torch.no_grad():
+            for _, (piece,) in pieces(expected.detach()):
+                if piece.numel():
+                    magnitude = _differences(piece, piece).magnitude
+                    peak, squares = torch.stack(_scaled_squares(magnitude)).tolist()
+                    parts.append((peak, squares))
+                    inexact = (dtype.is_floating_point or dtype.is_complex) and dtype.itemsize > 1
+                    count += int(piece.isfinite().sum()) if inexact else piece.numel()
+        rms = _rms(parts, count)
     return OutputScale(str(dtype).removeprefix("torch."), epsilon, smallest, rms)
 
 
@@ -98,45 +163,35 @@ def as_tensor(value: Any) -> torch.Tensor:
     return torch.tensor(value, dtype=dtypes[type(value)], device="cpu")
 
 
+def wide(piece: torch.Tensor) -> torch.Tensor:
+    """Give a piece in double precision, on the CPU where its device has none."""
+    return _near(piece).to(torch.complex128 if piece.is_complex() else torch.float64)
+
+
+def _near(piece: torch.Tensor) -> torch.Tensor:
+    return piece if piece.device.type in ("cpu", "cuda") else piece.cpu()
+
+
 # --- one piece ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Differences:
-    """A piece in double precision: per element the error, the expected magnitude, and what has no error."""
-
-    error: torch.Tensor
-    magnitude: torch.Tensor
-    stray: torch.Tensor
-    """True where one side is a NaN or infinity and the other is not the same; one False where none is."""
-
-
 def _differences(got: torch.Tensor, expected: torch.Tensor) -> _Differences:
-    if got.device.type not in _WHERE_DOUBLE_WORKS:
-        got, expected = got.cpu(), expected.cpu()
-    dtype = got.dtype
-    if dtype.is_complex:
-        return _float_differences(
-            torch.view_as_real(got.to(torch.complex128)), torch.view_as_real(expected.to(torch.complex128))
-        )
-    if dtype.is_floating_point and not is_packed(dtype):
-        return _float_differences(got.to(torch.float64)[:, None], expected.to(torch.float64)[:, None])
-    return _integer_differences(got, expected)
-
-
-def _float_differences(got: torch.Tensor, expected: torch.Tensor) -> _Differences:
-    """Subtract; the last dimension holds the parts of an element, and each part must be in its place."""
-    error = got - expected
+    if not (got.is_complex() or got.is_floating_point()) or is_packed(got.dtype):
+        return _integer_differences(got, expected)
+    mine, theirs = wide(got), wide(expected)
+    # the last dimension holds the parts of an element, and each part must be in its place
+    if mine.is_complex():
+        mine, theirs = torch.view_as_real(mine), torch.view_as_real(theirs)
+    else:
+        mine, theirs = mine[:, None], theirs[:, None]
+    error = mine - theirs
     if bool(error.sum().isfinite()):
         # one sum shows that all is finite, as it nearly always is, for half the work of looking at each
-        return _Differences(
-            _size(error), _size(expected), torch.zeros(1, dtype=torch.bool, device=got.device)
-        )
-    same = (got == expected) | (got.isnan() & expected.isnan())
-    finite = got.isfinite() & expected.isfinite()
-    error = torch.where(finite, error, 0.0)
-    magnitude = torch.where(expected.isfinite(), expected, 0.0)
-    return _Differences(_size(error), _size(magnitude), (~(same | finite)).any(-1))
+        return _Differences(_size(error), _size(theirs), torch.zeros(1, dtype=torch.bool, device=mine.device))
+    same = (mine == theirs) | (mine.isnan() & theirs.isnan())
+    finite = mine.isfinite() & theirs.isfinite()
+    magnitude = torch.where(theirs.isfinite(), theirs, 0.0)
+    return _Differences(_size(torch.where(finite, error, 0.0)), _size(magnitude), (~(same | finite)).any(-1))
 
 
 def _size(parts: torch.Tensor) -> torch.Tensor:
@@ -145,7 +200,7 @@ def _size(parts: torch.Tensor) -> torch.Tensor:
 
 def _integer_differences(got: torch.Tensor, expected: torch.Tensor) -> _Differences:
     """Subtract in 64-bit integers; where that overflows the difference is so large that doubles will do."""
-    shift = 0.0
+    got, expected, shift = _near(got), _near(expected), 0.0
     if got.dtype == torch.uint64:
         # flipping the top bit maps unsigned order onto signed order and leaves differences as they are
         got, expected, shift = got.view(torch.int64) ^ _SIGN, expected.view(torch.int64) ^ _SIGN, 2.0**63
@@ -160,150 +215,36 @@ def _integer_differences(got: torch.Tensor, expected: torch.Tensor) -> _Differen
     return _Differences(error, magnitude, torch.zeros(1, dtype=torch.bool, device=error.device))
 
 
-# --- all pieces ---------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Norm:
-    """A root mean square over pieces, scaled by the largest element so that squares stay in range."""
-
-    peak: float = 0.0
-    squares: float = 0.0
-    """Sum of squares over ``peak`` squared."""
-    count: int = 0
-
-    def add(self, peak: float, squares: float, count: int) -> None:
-        """Add a piece: its largest magnitude, its sum of squares over that squared, its elements."""
-        self.count += count
-        if peak > self.peak:
-            self.squares = self.squares * (self.peak / peak) ** 2 + squares
-            self.peak = peak
-        elif self.peak > 0:
-            self.squares += squares * (peak / self.peak) ** 2
-
-    @property
-    def rms(self) -> float:
-        """Root of the mean square; 0 for nothing."""
-        return self.peak * math.sqrt(self.squares / self.count) if self.count else 0.0
+def _figures(piece: _Differences, tolerance: Tolerance, scale: OutputScale) -> _Figures:
+    """Look at one piece; one transfer from the device."""
+    error, magnitude, stray = piece
+    allowed = tolerance.allowed(magnitude, scale)
+    off = stray | error.isinf() | ~(error <= allowed)
+    ratio = torch.where(off & (allowed == 0), math.inf, error / allowed.clamp(min=_TINY))
+    ratio, size = torch.where(stray | ratio.isnan(), math.inf, ratio), torch.where(stray, math.inf, error)
+    top = ratio.max()
+    at = torch.where(ratio == top, size, -1.0).argmax()
+    relative = torch.where(magnitude > 0, error / magnitude, -1.0).max()
+    figures = (
+        *(off.sum(), stray.sum(), error.max(), relative, top, size[at], at, error[at], allowed[at]),
+        *_scaled_squares(error),
+    )
+    return _Figures(*torch.stack([each.to(torch.float64) for each in figures]).tolist())
 
 
 def _scaled_squares(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give the largest of non-negative values, and the sum of squares over its square."""
+    """Give the largest of non-negative values, and the sum of squares over its square, which stay in range."""
     peak = values.max()
     unit = torch.where(peak > 0, peak, 1.0)
     return peak, (values / unit).square().sum()
 
 
-def _rms(expected: torch.Tensor) -> float:
-    norm = _Norm()
-    with torch.no_grad():
-        for _, (piece,) in pieces(expected.detach()):
-            if not piece.numel():
-                continue
-            magnitude = _differences(piece, piece).magnitude
-            peak, squares = torch.stack(_scaled_squares(magnitude)).tolist()
-            norm.add(peak, squares, _finite_count(piece))
-    return norm.rms
-
-
-def _finite_count(piece: torch.Tensor) -> int:
-    if not (piece.is_floating_point() or piece.is_complex()) or piece.element_size() == 1:
-        return piece.numel()
-    return int(piece.isfinite().sum())
-
-
-@dataclass(slots=True)
-class _Worst:
-    """What is known of all pieces so far."""
-
-    mismatched: int = 0
-    max_error: float = 0.0
-    max_relative: float | None = None
-    strays: int = 0
-    rank: tuple[float, float] = (-1.0, -1.0)
-    """Error over allowance, then error, at the worst element; what has no error ranks above all."""
-    index: int = 0
-    error: float = 0.0
-    allowed: float = 0.0
-    norm: _Norm = field(default_factory=_Norm)
-
-    def add(self, offset: int, piece: _Differences, tolerance: Tolerance, scale: OutputScale) -> None:
-        """Take one piece into account; one transfer from the device."""
-        error, stray = piece.error, piece.stray
-        allowed = tolerance.allowed(piece.magnitude, scale)
-        off = stray | error.isinf() | ~(error <= allowed)
-        ratio = torch.where(off & (allowed == 0), math.inf, error / allowed.clamp(min=_TINY))
-        ratio, size = torch.where(stray, math.inf, ratio), torch.where(stray, math.inf, error)
-        top = ratio.max()
-        at = torch.where(ratio == top, size, -1.0).argmax()
-        relative = torch.where(piece.magnitude > 0, error / piece.magnitude, -1.0).max()
-        peak, squares = _scaled_squares(error)
-        figures = (
-            off.sum(),
-            stray.sum(),
-            error.max(),
-            relative,
-            top,
-            size[at],
-            at,
-            error[at],
-            allowed[at],
-            peak,
-            squares,
-        )
-        self._merge(offset, len(error), torch.stack([f.to(torch.float64) for f in figures]).tolist())
-
-    def _merge(self, offset: int, count: int, figures: list[float]) -> None:
-        off, stray, largest, relative, top, size, at, error, allowed, peak, squares = figures
-        self.mismatched += int(off)
-        self.strays += int(stray)
-        self.max_error = max(self.max_error, largest)
-        if relative >= 0:
-            self.max_relative = max(self.max_relative or 0.0, relative)
-        if (top, size) > self.rank:
-            self.rank, self.index, self.error, self.allowed = (top, size), offset + int(at), error, allowed
-        self.norm.add(peak, squares, count)
-
-
-def _conclude(
-    got: torch.Tensor,
-    expected: torch.Tensor,
-    tolerance: Tolerance,
-    scale: OutputScale,
-    worst: _Worst,
-    name: str,
-) -> Comparison:
-    shape = tuple(expected.shape)
-    limit = tolerance.rms_allowed(scale)
-    drift = None if limit is None else worst.norm.rms
-    drifted = limit is not None and drift is not None and drift > limit
-    ratio = max(worst.rank[0], 0.0)
-    if limit is not None and drift:
-        ratio = max(ratio, drift / limit if limit else math.inf)
-    record: dict[str, Any] = {}
-    if expected.numel():
-        index = _unravel(worst.index, shape)
-        record = {
-            "max_abs_error": math.inf if worst.strays else worst.max_error,
-            "max_rel_error": worst.max_relative,
-            "error_over_tolerance": ratio,
-            "worst_index": index,
-            "expected": _text(expected[index]),
-            "got": _text(got[index]),
-        }
-    check = OutputCheck(
-        output=name,
-        dtype=scale.dtype,
-        shape=shape,
-        tolerance=tolerance.describe(scale),
-        passed=worst.mismatched == 0 and not drifted,
-        total=expected.numel(),
-        mismatched=worst.mismatched,
-        message=f"RMS error {drift:.4g}, allowed {limit:.4g}" if drifted else "",
-        **record,
-    )
-    stray = math.isinf(worst.rank[1]) and worst.strays > 0
-    return Comparison(check, worst.error, worst.allowed, stray, drift, limit)
+def _rms(parts: list[tuple[float, float]], count: int) -> float:
+    """Give the root mean square of ``count`` values from what :func:`_scaled_squares` gave of their pieces."""
+    largest = max((peak for peak, _ in parts), default=0.0)
+    if not largest or not count:
+        return 0.0
+    return largest * math.sqrt(sum(squares * (peak / largest) ** 2 for peak, squares in parts) / count)
 
 
 # --- numbers that no tensor holds, and words -------------------------------------------------------------

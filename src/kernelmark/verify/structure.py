@@ -13,11 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from kernelmark.errors import UsageError
+from kernelmark.text import counted
 
 __all__ = [
     "Alignment",
@@ -25,13 +26,15 @@ __all__ = [
     "Leaf",
     "Pair",
     "align",
+    "attributes",
     "describe",
     "detached_copy",
     "held_tensors",
     "leaves",
     "no_output",
     "rebuild",
-    "storage_key",
+    "storages",
+    "tensors",
     "unreal",
 ]
 
@@ -40,9 +43,11 @@ Path = tuple[Any, ...]
 
 _NUMBERS = (bool, int, float, complex)
 
+_OPAQUE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, torch.Generator)
+"""What has attributes and is no argument's data."""
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+
+class Leaf(NamedTuple):
     """One thing that is no container, and where it was found."""
 
     name: str
@@ -50,8 +55,7 @@ class Leaf:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """One output and what it is compared with: two tensors alike in everything but their elements, or two
     numbers of one type."""
 
@@ -61,13 +65,12 @@ class Pair:
     expected: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One place where two answers are not built alike."""
 
     name: str
     message: str
-    expected: Any = None
+    expected: Any
 
 
 @dataclass(slots=True)
@@ -85,45 +88,42 @@ def leaves(value: Any, root: str, path: Path = ()) -> Iterator[Leaf]:
     entries = _entries(value)
     if entries is None:
         yield Leaf(_name(root, path), path, value)
-        return
-    for key, item in entries:
+    for key, item in entries or ():
         yield from leaves(item, root, (*path, key))
 
 
-def held_tensors(value: Any, root: str) -> Iterator[Leaf]:
-    """Walk every tensor that a call can reach through ``value``, its arguments.
+def tensors(value: Any, root: str = "output") -> Iterator[tuple[str, torch.Tensor]]:
+    """Walk the tensors among the leaves of ``value``, each with its name."""
+    return ((leaf.name, leaf.value) for leaf in leaves(value, root) if isinstance(leaf.value, torch.Tensor))
+
+
+def held_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+    """Walk every tensor that a call can reach through ``value``, its arguments, each with its name.
 
     An array of numpy's comes as a tensor of the same memory, and objects are looked into, attribute by attribute.
 
     Raises:
         UsageError: something that holds values and is neither: it could not be kept, compared and restored.
     """
-    yield from _held_tensors(value, root, (), set())
-
-
-_OPAQUE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, torch.Generator)
-"""What has attributes and is no argument's data."""
-
-
-def _held_tensors(value: Any, root: str, path: Path, seen: set[int]) -> Iterator[Leaf]:
+    seen = set() if seen is None else seen
     numpy = sys.modules.get("numpy")
     if isinstance(value, torch.Tensor):
-        yield Leaf(_name(root, path), path, value)
+        yield name, value
     elif numpy is not None and isinstance(value, numpy.ndarray):
         if value.flags.writeable:
-            yield Leaf(_name(root, path), path, _same_memory(value, _name(root, path)))
+            yield name, _same_memory(value, name)
     elif isinstance(value, bytearray | memoryview | array.array):
         raise UsageError(
-            f"{_name(root, path)} is {_article(value)}; inputs of this kind cannot be kept and restored, so give a"
+            f"{name} is {_article(value)}; inputs of this kind cannot be kept and restored, so give a"
             " tensor or a numpy array"
         )
     elif (entries := _entries(value)) is not None:
         for key, item in entries:
-            yield from _held_tensors(item, root, (*path, key), seen)
+            yield from held_tensors(item, f"{name}[{key!r}]", seen)
     elif not isinstance(value, _OPAQUE) and id(value) not in seen:
         seen.add(id(value))
-        for name, item in attributes(value):
-            yield from _held_tensors(item, f"{_name(root, path)}.{name}", (), seen)
+        for attribute, item in attributes(value):
+            yield from held_tensors(item, f"{name}.{attribute}", seen)
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -132,8 +132,7 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            found = kind.__dict__.get(name)
-            if hasattr(found, "__get__") and hasattr(value, name):
+            if hasattr(kind.__dict__.get(name), "__get__") and hasattr(value, name):
                 yield name, getattr(value, name)
 
 
@@ -148,45 +147,27 @@ def _same_memory(values: Any, name: str) -> torch.Tensor:
         ) from error
 
 
-def align(got: Any, expected: Any, *, first: int | None = None, root: str = "output") -> Alignment:
-    """Put ``got`` beside ``expected``.
-
-    Args:
-        got: The answer of an implementation.
-        expected: The reference's answer.
-        first: Compare only so many outputs. An output is what stands at the top: an entry of the tuple, list
-            or dict that came back, or the one tensor. How many more either side has does then not matter.
-        root: What to call the whole.
-    """
-    found = Alignment()
-    entries = _entries(expected)
-    if first is None:
-        _align((), got, expected, found, root)
-    elif entries is None:
-        if first > 1:
-            found.faults.append(_too_few(first, 1, "the reference", root))
-        else:
-            _align((), got, expected, found, root)
-    else:
-        _align_first(first, got, expected, found, root)
-    if not found.faults and not found.pairs:
-        found.faults.append(
-            Fault(root, "there is nothing to compare: the reference gives no output", expected)
-        )
-    return found
-
-
-def no_output(value: Any, root: str = "output") -> str:
+def no_output(value: Any) -> str:
     """Name the first thing in ``value`` that is no output, such as an array or a text; blank where there is none."""
-    for leaf in leaves(value, root):
-        if _kind(leaf.value) == "other":
-            return f"{leaf.name} is {_article(leaf.value)}"
-    return ""
+    others = (leaf for leaf in leaves(value, "output") if _kind(leaf.value) == "other")
+    return next((f"{leaf.name} is {_article(leaf.value)}" for leaf in others), "")
 
 
-def rebuild(value: Any, change: Callable[[Leaf], Any], root: str = "output") -> Any:
+def rebuild(value: Any, change: Callable[[Leaf], Any], path: Path = ()) -> Any:
     """Make the same nesting anew with ``change(leaf)`` in the place of each leaf."""
-    return _rebuild(value, change, root, ())
+    entries = _entries(value)
+    if entries is None:
+        return change(Leaf(_name("output", path), path, value))
+    items = {key: rebuild(item, change, (*path, key)) for key, item in entries}
+    if isinstance(value, tuple):
+        if hasattr(value, "_make"):
+            return type(value)._make(items.values())  # type: ignore[attr-defined]
+        # torch.return_types take one sequence, as tuple does
+        return type(value)(tuple(items.values()))
+    same = copy.copy(value)
+    for key, item in items.items():
+        same[key] = item
+    return same
 
 
 def detached_copy(value: Any, inputs: Any) -> Any:
@@ -194,118 +175,110 @@ def detached_copy(value: Any, inputs: Any) -> Any:
 
     Whoever writes the inputs can then not write the answer. Everything else stays the object it is.
     """
-    shared = {
-        storage_key(leaf.value) for leaf in leaves(inputs, "inputs") if isinstance(leaf.value, torch.Tensor)
-    }
-    shared.discard(None)
+    shared = storages(inputs)
 
     def change(leaf: Leaf) -> Any:
-        if isinstance(leaf.value, torch.Tensor) and storage_key(leaf.value) in shared:
-            return leaf.value.detach().clone()
-        return leaf.value
+        return leaf.value.detach().clone() if storages(leaf.value) & shared else leaf.value
 
     return rebuild(value, change)
 
 
+def storages(value: Any) -> set[tuple[str, int]]:
+    """Tell the memory behind the tensors in ``value`` from other memory."""
+    return {
+        (str(tensor.device), tensor.untyped_storage().data_ptr())
+        for _, tensor in tensors(value)
+        if unreal(tensor) is None and tensor.numel()
+    }
+
+
 def describe(value: Any) -> str:
     """Say how ``value`` is built: ``(float32[4, 8] cpu, None, {'y': int64[4] cpu})``."""
-    kind = _kind(value)
-    entries = _entries(value)
-    if entries is not None:
-        if kind == "dict":
-            return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in entries) + "}"
-        inner = ", ".join(describe(item) for _, item in entries)
-        if kind == "list":
-            return f"[{inner}]"
-        return f"({inner},)" if len(entries) == 1 else f"({inner})"
     if isinstance(value, torch.Tensor):
         special = "" if unreal(value) is None else f" {type(value).__name__}"
-        dtype = str(value.dtype).removeprefix("torch.")
-        return f"{dtype}{list(value.shape)} {value.device}{special}"
-    return "None" if value is None else type(value).__name__
+        return f"{_plain(value.dtype)}{list(value.shape)} {value.device}{special}"
+    kind, entries = _kind(value), _entries(value)
+    if entries is None:
+        return "None" if value is None else type(value).__name__
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in entries) + "}"
+    inner = ", ".join(describe(item) for _, item in entries)
+    if kind == "list":
+        return f"[{inner}]"
+    return f"({inner},)" if len(entries) == 1 else f"({inner})"
 
 
 # --- two answers side by side -----------------------------------------------------------------------
 
 
-def _align_first(first: int, got: Any, expected: Any, found: Alignment, root: str) -> None:
-    wanted, offered = _entries(expected) or [], _entries(got)
-    if len(wanted) < first:
-        found.faults.append(_too_few(first, len(wanted), "the reference", root))
-        return
-    found.beyond = tuple(_name(root, (key,)) for key, _ in wanted[first:])
-    if _kind(got) != _kind(expected) or offered is None:
-        found.faults.append(_kind_fault((), got, expected, root))
-        return
-    by_key = dict(offered)
-    missing = [key for key, _ in wanted[:first] if key not in by_key]
-    if missing and _kind(expected) == "dict":
-        found.faults.append(Fault(root, f"lacks {', '.join(map(repr, missing))}", expected))
-        return
-    if missing:
-        found.faults.append(_too_few(first, len(offered), "the implementation", root))
-        return
-    for key, item in wanted[:first]:
-        _align((key,), by_key[key], item, found, root)
+def align(got: Any, expected: Any, *, first: int | None = None) -> Alignment:
+    """Put the answer of an implementation beside the reference's.
+
+    Args:
+        got: The answer of an implementation.
+        expected: The reference's answer.
+        first: Compare only so many outputs. An output is what stands at the top: an entry of the tuple, list
+            or dict that came back, or the one tensor. How many more either side has does then not matter.
+    """
+    found = Alignment()
+    wanted = _entries(expected)
+    count = 1 if wanted is None else len(wanted)
+    if first is not None and count < first:
+        found.faults.append(Fault("output", _too_few(first, count, "the reference"), expected))
+        return found
+    if first is not None:
+        found.beyond = tuple(_name("output", (key,)) for key, _ in (wanted or ())[first:])
+    _align((), got, expected, found, first)
+    if not found.faults and not found.pairs:
+        message = "there is nothing to compare: the reference gives no output"
+        found.faults.append(Fault("output", message, expected))
+    return found
 
 
-def _align(path: Path, got: Any, expected: Any, found: Alignment, root: str) -> None:
-    kind = _kind(expected)
-    name = _name(root, path)
+def _align(path: Path, got: Any, expected: Any, found: Alignment, first: int | None = None) -> None:
+    kind, message = _kind(expected), ""
+    wanted, offered = (_entries(expected) or [])[:first], dict(_entries(got) or [])
     if kind == "other":
         message = f"the reference gives {_article(expected)}, which is no output; let it give tensors"
-        found.faults.append(Fault(name, message, expected))
     elif _kind(got) != kind:
-        found.faults.append(_kind_fault(path, got, expected, root))
-    elif kind in ("tuple", "list", "dict"):
-        _align_entries(path, got, expected, found, root)
+        message = f"is {_article(got)}, expected {_article(expected)}"
     elif kind == "tensor":
         message = _tensor_fault(got, expected)
-        if message is None:
-            found.pairs.append(Pair(name, path, got, expected))
-        else:
-            found.faults.append(Fault(name, message, expected))
-    elif kind == "number":
-        if type(got) is type(expected):
-            found.pairs.append(Pair(name, path, got, expected))
-        else:
-            message = f"is of type {type(got).__name__}, expected {type(expected).__name__}"
-            found.faults.append(Fault(name, message, expected))
-
-
-def _align_entries(path: Path, got: Any, expected: Any, found: Alignment, root: str) -> None:
-    wanted, offered = _entries(expected) or [], dict(_entries(got) or [])
-    if _kind(expected) == "dict":
+    elif kind == "number" and type(got) is not type(expected):
+        message = f"is of type {type(got).__name__}, expected {type(expected).__name__}"
+    elif kind == "dict":
         missing = [repr(key) for key, _ in wanted if key not in offered]
-        extra = [repr(key) for key in offered if key not in dict(wanted)]
-        message = "; ".join(
-            f"{verb} {', '.join(keys)}" for verb, keys in (("lacks", missing), ("also has", extra)) if keys
-        )
-    else:
-        differ = len(wanted) != len(offered)
-        message = f"has {_count(len(offered))}, expected {len(wanted)}" if differ else ""
+        extra = [repr(key) for key in offered if key not in dict(wanted)] if first is None else []
+        told = (("lacks", missing), ("also has", extra))
+        message = "; ".join(f"{verb} {', '.join(keys)}" for verb, keys in told if keys)
+    elif first is not None and len(offered) < len(wanted):
+        message = _too_few(first, len(offered), "the implementation")
+    elif first is None and len(offered) != len(wanted):
+        message = f"has {counted(len(offered), 'output')}, expected {len(wanted)}"
+    name = _name("output", path)
     if message:
-        found.faults.append(Fault(_name(root, path), message, expected))
-        return
-    for key, item in wanted:
-        _align((*path, key), offered[key], item, found, root)
+        found.faults.append(Fault(name, message, expected))
+    elif kind in ("tensor", "number"):
+        found.pairs.append(Pair(name, path, got, expected))
+    else:
+        for key, item in wanted:
+            _align((*path, key), offered[key], item, found)
 
 
-def _tensor_fault(got: torch.Tensor, expected: torch.Tensor) -> str | None:
+def _tensor_fault(got: torch.Tensor, expected: torch.Tensor) -> str:
     for side, tensor in (("", got), ("the reference's ", expected)):
-        reason = unreal(tensor)
-        if reason is not None:
+        if reason := unreal(tensor):
             return side + reason
-    differences = [
-        f"has {field_name} {_plain(mine)}, expected {_plain(theirs)}"
-        for field_name, mine, theirs in (
-            ("shape", tuple(got.shape), tuple(expected.shape)),
-            ("dtype", got.dtype, expected.dtype),
-            ("device", got.device, expected.device),
-        )
+    sides = (
+        ("shape", tuple(got.shape), tuple(expected.shape)),
+        ("dtype", got.dtype, expected.dtype),
+        ("device", got.device, expected.device),
+    )
+    return "; ".join(
+        f"has {what} {_plain(mine)}, expected {_plain(theirs)}"
+        for what, mine, theirs in sides
         if mine != theirs
-    ]
-    return "; ".join(differences) or None
+    )
 
 
 def unreal(tensor: torch.Tensor) -> str | None:
@@ -330,17 +303,6 @@ def unreal(tensor: torch.Tensor) -> str | None:
     return None if stored else "has no memory behind it; a tensor that holds its elements is needed"
 
 
-def _kind_fault(path: Path, got: Any, expected: Any, root: str) -> Fault:
-    return Fault(_name(root, path), f"is {_article(got)}, expected {_article(expected)}", expected)
-
-
-def _too_few(first: int, count: int, side: str, root: str) -> Fault:
-    return Fault(root, f"the check is of the first {first} outputs, and {side} gives {count}")
-
-
-# --- containers ----------------------------------------------------------------------------------------
-
-
 def _kind(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return "tensor"
@@ -348,10 +310,7 @@ def _kind(value: Any) -> str:
         return "none"
     if type(value) in _NUMBERS:
         return "number"
-    for kind in (tuple, list, dict):
-        if isinstance(value, kind):
-            return kind.__name__
-    return "other"
+    return next((kind.__name__ for kind in (tuple, list, dict) if isinstance(value, kind)), "other")
 
 
 def _entries(value: Any) -> list[tuple[Any, Any]] | None:
@@ -363,32 +322,7 @@ def _entries(value: Any) -> list[tuple[Any, Any]] | None:
         return list(enumerate(tuple.__iter__(value)))
     if isinstance(value, list):
         return list(enumerate(list.__iter__(value)))
-    if isinstance(value, dict):
-        return list(dict.items(value))
-    return None
-
-
-def _rebuild(value: Any, change: Callable[[Leaf], Any], root: str, path: Path) -> Any:
-    entries = _entries(value)
-    if entries is None:
-        return change(Leaf(_name(root, path), path, value))
-    items = {key: _rebuild(item, change, root, (*path, key)) for key, item in entries}
-    if isinstance(value, tuple):
-        if hasattr(value, "_make"):
-            return type(value)._make(items.values())  # type: ignore[attr-defined]
-        # torch.return_types take one sequence, as tuple does
-        return type(value)(items.values()) if type(value) is tuple else type(value)(tuple(items.values()))
-    same = copy.copy(value)
-    for key, item in items.items():
-        same[key] = item
-    return same
-
-
-def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
-    """Tell the memory behind ``tensor`` from other memory; ``None`` where it has none of its own."""
-    if unreal(tensor) is not None or tensor.numel() == 0:
-        return None
-    return str(tensor.device), tensor.untyped_storage().data_ptr()
+    return list(dict.items(value)) if isinstance(value, dict) else None
 
 
 # --- words ---------------------------------------------------------------------------------------------
@@ -399,19 +333,19 @@ def _name(root: str, path: Path) -> str:
 
 
 def _article(value: Any) -> str:
-    kind = _kind(value)
-    if kind in ("tuple", "list", "dict"):
-        return f"a {kind} of {len(_entries(value) or ())}"
-    if kind == "tensor":
+    entries = _entries(value)
+    if entries is not None:
+        return f"a {_kind(value)} of {len(entries)}"
+    if isinstance(value, torch.Tensor):
         return "a tensor"
-    if kind == "none":
+    if value is None:
         return "None"
     name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _count(count: int) -> str:
-    return "1 output" if count == 1 else f"{count} outputs"
+def _too_few(first: int, count: int, side: str) -> str:
+    return f"the check is of the first {first} outputs, and {side} gives {count}"
 
 
 def _plain(value: object) -> str:

@@ -1,18 +1,43 @@
-"""How far an output may lie from the reference's: the table by dtype, and the two rules for long reductions.
+"""How far an output may lie from the reference's: the rules, and the one place that decides which, whatever the way in.
 
 A rule is arithmetic on whatever it is given, float or tensor; nothing here imports torch or looks at data.
+
+Who knows most decides: what is asked for (on a command line, in a call), else what a file says (a reference, a
+suite, a workload's declaration), else what is known of the computation, by the output's dtype:
+
+* :attr:`Form.ELEMENTS`, where a declaration such as ``Exact()`` says that each element counts by itself: the table
+  of :func:`for_dtype`.
+* :attr:`Form.WHOLE`, where nothing is said: :class:`Normalised`. A sum whose terms cancel has elements of which no
+  digit is right, so no bound on each element by itself can be kept without knowing how many terms there are; the
+  error against the size of the whole output can.
+
+Integers and booleans are exact in every form, unless a rule names their output.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple
 
 from kernelmark.errors import UsageError
 
-__all__ = ["EXACT", "Elementwise", "Normalised", "OutputScale", "Reduction", "Tolerance", "for_dtype"]
+__all__ = [
+    "EXACT",
+    "Elementwise",
+    "Form",
+    "Normalised",
+    "OutputScale",
+    "Policy",
+    "Reduction",
+    "Ruling",
+    "Tolerance",
+    "Tolerances",
+    "for_dtype",
+    "tolerances_of",
+]
 
 _BY_DTYPE = {
     "float16": (1e-3, 1e-3),
@@ -32,12 +57,20 @@ _BY_DTYPE = {
 }
 """dtype → (atol, rtol). What is not here (integers, bool, packed and scale-only formats) is exact."""
 
-_UNIT_ROUNDOFF = {
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "float32": 2.0**-24,
-    "float64": 2.0**-53,
+_WHOLE = {
+    "float64": 1e-9,
+    "float32": 1e-4,
+    "float16": 4e-3,
+    "bfloat16": 2e-2,
+    "complex128": 1e-9,
+    "complex64": 1e-4,
 }
+"""dtype → largest root mean square error over that of the answer. A few units of the type's precision for types
+whose intermediate results are rounded (float16 2⁻¹¹, bfloat16 2⁻⁸); for float32 and float64 what sums in another
+order and vectorised functions of four units may add up to over a deep net, hundreds of times below what a wrong
+element makes. TF32 factors err by 3e-4 and are caught. What is not here keeps the table of elements."""
+
+_UNIT_ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +114,16 @@ class Elementwise(Tolerance):
     rtol: float
 
     def __post_init__(self) -> None:
-        _require_number(self, "atol", self.atol, zero=True)
-        _require_number(self, "rtol", self.rtol, zero=True)
+        _require_number(f"Elementwise(atol={self.atol!r})", self.atol)
+        _require_number(f"Elementwise(rtol={self.rtol!r})", self.rtol)
 
     def allowed(self, magnitude: Any, scale: OutputScale) -> Any:
-        """Give ``atol + rtol · magnitude``."""
+        """Give the largest error of one element."""
         return self.atol + self.rtol * magnitude
 
     def describe(self, scale: OutputScale) -> str:
         """Say the rule in words."""
-        if self.atol == 0 and self.rtol == 0:
-            return "exact"
-        return f"atol={self.atol:.6g} rtol={self.rtol:.6g}"
+        return f"atol={self.atol:.6g} rtol={self.rtol:.6g}" if self.atol or self.rtol else "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +144,7 @@ class Normalised(Tolerance):
     PEAK: ClassVar[float] = 8.0
 
     def __post_init__(self) -> None:
-        _require_number(self, "rtol", self.rtol)
+        _require_number(f"Normalised(rtol={self.rtol!r})", self.rtol, zero=False)
 
     def allowed(self, magnitude: Any, scale: OutputScale) -> Any:
         """Give the largest error of one element."""
@@ -175,17 +206,16 @@ class Reduction(Tolerance):
             raise UsageError(
                 f"Reduction(length={self.length!r}): give the number of terms in each sum, 1 or more"
             )
-        if _dtype_name(self.accumulate) not in _UNIT_ROUNDOFF:
+        if _name(self.accumulate) not in _UNIT_ROUNDOFF:
             raise UsageError(
                 f"Reduction(accumulate={self.accumulate!r}): not an accumulator this rule knows;"
                 f" use one of {', '.join(_UNIT_ROUNDOFF)}"
             )
-        _require_number(self, "confidence", self.confidence)
+        _require_number(f"Reduction(confidence={self.confidence!r})", self.confidence, zero=False)
 
     @property
     def _factor(self) -> float:
-        roundoff = _UNIT_ROUNDOFF[_dtype_name(self.accumulate)]
-        return self.confidence * math.sqrt(self.length) * roundoff
+        return self.confidence * math.sqrt(self.length) * _UNIT_ROUNDOFF[_name(self.accumulate)]
 
     def allowed(self, magnitude: Any, scale: OutputScale) -> Any:
         """Give the largest error of one element."""
@@ -194,7 +224,7 @@ class Reduction(Tolerance):
     def describe(self, scale: OutputScale) -> str:
         """Say the rule in words."""
         return (
-            f"sums of {self.length} terms in {_dtype_name(self.accumulate)}: each error up to"
+            f"sums of {self.length} terms in {_name(self.accumulate)}: each error up to"
             f" {scale.epsilon:.4g}·|expected| + {self._factor * scale.rms:.4g}"
             f" (= {self.confidence:g}·√{self.length}·u·RMS, RMS of the expected output {scale.rms:.4g})"
         )
@@ -202,19 +232,151 @@ class Reduction(Tolerance):
 
 def for_dtype(dtype: object) -> Elementwise:
     """Give the rule for outputs of ``dtype``, a torch dtype or its name; exact where the table has none."""
-    atol, rtol = _BY_DTYPE.get(_dtype_name(dtype), (0.0, 0.0))
-    return Elementwise(atol, rtol)
+    return Elementwise(*_BY_DTYPE.get(_name(dtype), (0.0, 0.0)))
 
 
-def _dtype_name(dtype: object) -> str:
+# --- who decides --------------------------------------------------------------------------------------------
+
+
+class Form(StrEnum):
+    """What is known of a computation about whose tolerance nobody says anything."""
+
+    ELEMENTS = "elements"
+    """Each element counts by itself."""
+    WHOLE = "whole"
+    """One operation or a whole net, with sums of unknown length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """What somebody says of the tolerance; ``None`` everywhere says nothing.
+
+    Args:
+        figure: Largest root mean square error over that of the answer (:class:`Normalised`).
+        atol: With ``rtol``: each element by itself (:class:`Elementwise`).
+        rtol: What is left out of the two is said by the next who may, and at last by the table for the dtype.
+        length: Terms in each sum (:class:`Reduction`).
+        rule: A rule as it is, in place of all these.
+        source: Who says so, for the report: ``--atol``, ``reference.py``.
+
+    Raises:
+        UsageError: a number that no rule takes, or two ways of saying it at once.
+    """
+
+    figure: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    length: int | None = None
+    rule: Tolerance | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        told = f"{self.source}: " if self.source else ""
+        for name, value in (("tolerance", self.figure), ("atol", self.atol), ("rtol", self.rtol)):
+            if value is not None:
+                _require_number(f"{told}{name} = {value!r}", value)
+        if self.figure == 0:
+            raise UsageError(
+                f"{told}tolerance = 0: give a number above 0; an exact answer is atol 0 and rtol 0"
+            )
+        if self.length is not None:
+            Reduction(self.length)
+        ways = {
+            "a tolerance for the whole output": self.figure,
+            "atol and rtol": self.atol if self.rtol is None else self.rtol,
+            "the length of the sums": self.length,
+            "a rule": self.rule,
+        }
+        given = [what for what, value in ways.items() if value is not None]
+        if len(given) > 1:
+            raise UsageError(
+                f"{told}tolerance: {given[0]} excludes {' and '.join(given[1:])}; say one of them"
+            )
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in (self.figure, self.atol, self.rtol, self.length, self.rule))
+
+    @property
+    def whole(self) -> Tolerance | None:
+        """The rule that this is by itself; ``None`` where it only says ``atol`` or ``rtol``, or nothing."""
+        if self.figure is not None:
+            return Normalised(self.figure)
+        return self.rule if self.length is None else Reduction(self.length)
+
+
+class Ruling(NamedTuple):
+    """A rule, and who said so."""
+
+    rule: Tolerance
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What decides the rule of each output of a case; a declaration takes it as its ``tolerance``.
+
+    Args:
+        form: What is known of the computation, where neither of the next two says anything.
+        asked: What the user asks for in this run.
+        file: What a file says: the reference's, the suite's.
+    """
+
+    form: Form = Form.WHOLE
+    asked: Tolerances = field(default_factory=Tolerances)
+    file: Tolerances = field(default_factory=Tolerances)
+
+    def for_dtype(self, dtype: object) -> Ruling:
+        """Give the rule for outputs of ``dtype``, a torch dtype or its name, and who said so."""
+        name = _name(dtype)
+        table = for_dtype(name)
+        if table == EXACT:
+            return Ruling(EXACT, f"by its dtype {name}")
+        first = self.asked or self.file
+        if (whole := first.whole) is not None:
+            return Ruling(whole, first.source or "asked for")
+        if first:
+            (atol, by), (rtol, also_by) = (self._figure(each, table, name) for each in ("atol", "rtol"))
+            return Ruling(Elementwise(atol, rtol), by if by == also_by else f"atol: {by}, rtol: {also_by}")
+        if self.form is Form.WHOLE and name in _WHOLE:
+            return Ruling(Normalised(_WHOLE[name]), f"the whole output, by its dtype {name}")
+        return Ruling(table, f"each element, by its dtype {name}")
+
+    def _figure(self, figure: str, table: Elementwise, name: str) -> tuple[float, str]:
+        """Take one of the two figures of elements from the first who says it."""
+        for said in (self.asked, self.file):
+            if (value := getattr(said, figure)) is not None:
+                return value, said.source or "asked for"
+        return getattr(table, figure), f"by its dtype {name}"
+
+
+def tolerances_of(value: Any, source: str) -> Tolerances:
+    """Read what a caller wrote: a figure, ``(atol, rtol)``, a rule, or nothing.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if value is None or isinstance(value, Tolerances):
+        return value or Tolerances()
+    if isinstance(value, Tolerance):
+        return Tolerances(rule=value, source=source)
+    if isinstance(value, tuple | list) and len(value) == 2:
+        return Tolerances(atol=value[0], rtol=value[1], source=source)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Tolerances(figure=value, source=source)
+    raise UsageError(
+        f"{source} = {value!r}: give one number (the RMS error over the answer's), (atol, rtol) for each element"
+        " by itself, or Elementwise(atol, rtol), Normalised(rtol) or Reduction(length) of kernelmark.verify"
+    )
+
+
+def _name(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _require_number(rule: object, field: str, value: object, *, zero: bool = False) -> None:
+def _require_number(told: str, value: object, *, zero: bool = True) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < 0 or (value == 0 and not zero):  # type: ignore[operator]
-        least = "0 or more" if zero else "above 0"
-        raise UsageError(f"{type(rule).__name__}({field}={value!r}): give a finite number, {least}")
+        raise UsageError(f"{told}: give a finite number, {'at least 0' if zero else 'above 0'}")
 
 
 EXACT = Elementwise(0.0, 0.0)

@@ -10,7 +10,7 @@ import pytest
 from kernelmark.errors import UnavailableError, UsageError
 from kernelmark.models.request import Baseline, ModelRequest, parse_baselines
 from kernelmark.models.tolerances import figure, policy_for
-from kernelmark.verify import Elementwise, Normalised, Tolerances, policy
+from kernelmark.verify import Elementwise, Normalised, Policy, Tolerances
 from torchsched.elements import Element
 from torchsched.targets import detect
 
@@ -71,10 +71,10 @@ def test_an_unknown_baseline_is_refused_with_near_names() -> None:
 
 def test_the_tolerance_is_that_of_the_model_s_type_unless_one_is_asked_for() -> None:
     asked, f32 = Tolerances(), Element.F32.torch
-    assert policy_for(asked, Element.F32).for_dtype(f32).rule == policy(f32).rule
+    assert policy_for(asked, Element.F32).for_dtype(f32).rule == Policy().for_dtype(f32).rule
     # what is computed in bf16 is no more exact for being handed out in f32
     rule, source = policy_for(asked, Element.BF16).for_dtype(f32)
-    assert rule == policy(Element.BF16.torch).rule
+    assert rule == Policy().for_dtype(Element.BF16.torch).rule
     assert source == "the whole output, by the model's type bf16"
     assert policy_for(asked, Element.F32).for_dtype("int64").rule == Elementwise(0, 0)
     figure_asked = Tolerances(figure=0.01, source="--tolerance")

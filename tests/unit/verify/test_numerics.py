@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from kernelmark.verify.elements import piece_size
+from kernelmark.verify.memory import piece_size
 from kernelmark.verify.numerics import allowance, compare, scale_of
 from kernelmark.verify.tolerance import EXACT, Elementwise, Normalised, Reduction, for_dtype
 
@@ -69,7 +69,7 @@ def test_splitting_into_pieces_changes_nothing(data):
     )
     whole = compare(got, expected, for_dtype(torch.float32))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kernelmark.verify.elements._PIECE", {"cpu": data.draw(st.integers(1, 30))})
+        patch.setattr("kernelmark.verify.memory._PIECE", {"cpu": data.draw(st.integers(1, 30))})
         assert compare(got, expected, for_dtype(torch.float32)) == whole
 
 
@@ -97,7 +97,7 @@ def test_a_value_out_of_place_is_worse_than_any_error():
 
 
 def test_it_is_worse_also_where_nothing_may_differ_and_it_comes_in_a_later_piece(monkeypatch):
-    monkeypatch.setattr("kernelmark.verify.elements._PIECE", {"cpu": 1})
+    monkeypatch.setattr("kernelmark.verify.memory._PIECE", {"cpu": 1})
     found = compare(torch.tensor([1e30, NAN, 2e30]), torch.zeros(3), EXACT)
     assert found.worst_index == (1,)
     assert compare(torch.tensor([1e29, 1e30]), torch.zeros(2), EXACT).worst_index == (1,)
@@ -106,7 +106,7 @@ def test_it_is_worse_also_where_nothing_may_differ_and_it_comes_in_a_later_piece
 @given(hnp.arrays(np.float64, st.integers(1, 12), elements=st.floats(-1e6, 1e6)), st.integers(1, 5))
 def test_the_root_mean_square_is_the_same_in_pieces(values, piece):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kernelmark.verify.elements._PIECE", {"cpu": piece})
+        patch.setattr("kernelmark.verify.memory._PIECE", {"cpu": piece})
         rms = scale_of(torch.from_numpy(values), Normalised(1e-3)).rms
     largest = np.abs(values).max()
     wanted = largest * np.sqrt(np.mean((values / largest) ** 2)) if largest else 0.0
@@ -288,7 +288,7 @@ def test_no_copy_of_a_large_output_is_made(rule, strides, monkeypatch):
     if strides == "expanded":
         got = got[:1].expand(8, -1)
     piece = 1 << 12
-    monkeypatch.setattr("kernelmark.verify.elements._PIECE", {"cpu": piece})
+    monkeypatch.setattr("kernelmark.verify.memory._PIECE", {"cpu": piece})
     with _LargestMade() as made:
         compare(got, got, rule)
     assert 0 < made.elements <= piece

@@ -30,8 +30,7 @@ from kernelmark.models.state import Kept
 from kernelmark.records import Stage
 from kernelmark.text import in_short
 from kernelmark.timing import Budget
-from kernelmark.verify.conduct import Conduct
-from kernelmark.verify.streams import after_call_on_cuda
+from kernelmark.verify.conduct import Conduct, after_call_on_cuda
 
 __all__ = ["work"]
 

@@ -1,4 +1,4 @@
-"""Other values at the same addresses, so that an answer that was kept instead of computed is found.
+"""Other values of inputs, so that an answer that was kept, or only happens to be right on the first ones, is found.
 
 An implementation that remembers by address, by shape, or by a fingerprint of the content is called once on
 values that were permuted and once on values of which two were swapped. If it keeps either answer, it gives
@@ -8,24 +8,16 @@ that one when the inputs proper come back. An :class:`InputGuard` brings them ba
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from kernelmark.verify.elements import (
-    bits,
-    gather,
-    is_packed,
-    physical,
-    piece_size,
-    pieces,
-    real_dtype,
-    scatter,
-)
+from kernelmark.verify.memory import bits, gather, is_packed, physical, piece_size, pieces, scatter
 from kernelmark.verify.structure import held_tensors, leaves, unreal
 
-__all__ = ["StaleGuard", "fingerprint", "permuted"]
+__all__ = ["StaleGuard", "fingerprint", "permuted", "second_draw"]
 
 _CANDIDATES = 4096
 """Places looked at for a partner whose value differs most: the extremes of so many are far from any value."""
@@ -98,18 +90,17 @@ class StaleGuard:
 
     def _scale(self, words: torch.Tensor, dtype: torch.dtype, *, each: bool) -> None:
         """Scale the numbers that ``words`` are the bits of, in pieces of bounded size."""
-        part = real_dtype(dtype)
+        part = dtype.to_real()
         numbers, step = words.view(-1).view(part), piece_size(words.device)
         wide = torch.float64 if part == torch.float64 else torch.float32
         count = min(step, len(numbers)) if each else 1
         factors = 0.5 + torch.rand(count, generator=self._random, dtype=wide).to(words.device) / 2
-        for start in range(0, len(numbers), step):
-            piece = numbers[start : start + step]
+        for piece in numbers.split(step):
             piece.copy_((piece.to(wide) * factors[: len(piece)]).to(part))
 
     def _draw_integers(self, tensor: torch.Tensor) -> bool:
         words = gather(tensor)
-        values = words.view(torch.bool if tensor.dtype == torch.bool else tensor.dtype).cpu()
+        values = words.view(tensor.dtype).cpu()
         if tensor.dtype == torch.bool:
             other = permuted(values, self._random)
         else:
@@ -132,32 +123,21 @@ class StaleGuard:
 
     def _nudge(self, tensor: torch.Tensor) -> bool:
         words = gather(tensor)
-        here = int(torch.randint(len(words), (1,), generator=self._random)) if len(words) else 0
-        there = self._partner(words, here, tensor.dtype)
-        if there is None:
+        if len(words) < 2:
+            return False
+        here = int(torch.randint(len(words), (1,), generator=self._random))
+        # furthest from the one here, among some
+        places = torch.randint(len(words), (min(len(words), _CANDIDATES),), generator=self._random)
+        values = _wide(words[places.to(words.device)], tensor.dtype)
+        distance = (values - _wide(words[here : here + 1], tensor.dtype)).abs().nan_to_num(nan=0.0)
+        there = int(places[distance.argmax()])
+        if torch.equal(words[there], words[here]):
+            there = _first_other(words, here)
+        if there == here:
             return False
         words[[here, there]] = words[[there, here]]
         scatter(tensor, words)
         return True
-
-    def _partner(self, words: torch.Tensor, here: int, dtype: torch.dtype) -> int | None:
-        """Choose the place whose value is furthest from the one ``here``; ``None`` where all bits agree."""
-        count = len(words)
-        if count < 2:
-            return None
-        places = torch.randint(count, (min(count, _CANDIDATES),), generator=self._random)
-        values = _values(words[places.to(words.device)], dtype)
-        distance = (values - _values(words[here : here + 1], dtype)).abs().nan_to_num(nan=0.0)
-        best = int(places[distance.argmax()])
-        if bool((words[best] != words[here]).any()):
-            return best
-        step = piece_size(words.device)
-        for start in range(0, count, step):
-            differs = words[start : start + step] != words[here]
-            differs = differs.any(-1) if differs.dim() == 2 else differs
-            if bool(differs.any()):
-                return start + int(differs.to(torch.uint8).argmax())
-        return None
 
 
 def permuted(words: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -175,11 +155,6 @@ def permuted(words: torch.Tensor, random: torch.Generator) -> torch.Tensor:
     mixed = square[torch.randperm(rows, generator=random).to(words.device)]
     mixed = mixed[:, torch.randperm(side, generator=random).to(words.device)]
     return torch.cat([mixed.reshape(rows * side, *words.shape[1:]), words[rows * side :]])
-
-
-def _values(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    values = words.reshape(-1).view(dtype).cpu()
-    return values.to(torch.complex128 if dtype.is_complex else torch.float64)
 
 
 def fingerprint(outputs: Any) -> tuple[Any, ...]:
@@ -203,18 +178,32 @@ def fingerprint(outputs: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _first_other(words: torch.Tensor, here: int) -> int:
+    """Find the first place whose bits differ from those ``here``; ``here`` where all agree."""
+    for number, piece in enumerate(words.split(piece_size(words.device))):
+        differs = (piece != words[here]).reshape(len(piece), -1).any(-1)
+        if bool(differs.any()):
+            return number * piece_size(words.device) + int(differs.to(torch.uint8).argmax())
+    return here
+
+
+def _wide(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    values = words.reshape(-1).view(dtype).cpu()
+    return values.to(torch.complex128 if dtype.is_complex else torch.float64)
+
+
 def _changeable(inputs: Any, *, inexact: bool) -> Iterator[tuple[str, torch.Tensor]]:
-    tensors = [leaf for leaf in held_tensors(inputs, "inputs") if unreal(leaf.value) is None]
-    tensors = [leaf for leaf in tensors if leaf.value.numel()]
-    others = {_memory(leaf.value) for leaf in tensors if _inexact(leaf.value) != inexact}
+    """Give the tensors that are inexact, or that are not, each once; none that shares memory with one of the others."""
+    tensors = [
+        (name, each) for name, each in held_tensors(inputs, "inputs") if not unreal(each) and each.numel()
+    ]
+    others = {_memory(each) for _, each in tensors if _inexact(each) != inexact}
     seen = set()
-    for leaf in tensors:
-        tensor = leaf.value
+    for name, tensor in tensors:
         form = (_memory(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        plain = not is_packed(tensor.dtype) and _inexact(tensor) == inexact
-        if plain and _memory(tensor) not in others and form not in seen:
+        if not (is_packed(tensor.dtype) or _memory(tensor) in others or form in seen):
             seen.add(form)
-            yield leaf.name, tensor
+            yield name, tensor
 
 
 def _inexact(tensor: torch.Tensor) -> bool:
@@ -223,3 +212,56 @@ def _inexact(tensor: torch.Tensor) -> bool:
 
 def _memory(tensor: torch.Tensor) -> tuple[str, int]:
     return str(tensor.device), tensor.untyped_storage().data_ptr()
+
+
+# --- inputs drawn again ----------------------------------------------------------------------------------
+
+
+def second_draw(
+    model: Callable[..., Any], inputs: Sequence[Any], *, seed: int
+) -> tuple[tuple[Any, ...] | None, str]:
+    """Give other inputs on which the model has a finite answer, and blank text; or ``None`` and why not.
+
+    Numbers drawn from 0 to 1 make relu and abs the identity, and an identity matrix as a factor lets a copy pass
+    for a product. The values of each float input are permuted, and where none of them is negative, signs are drawn
+    as well.
+
+    Args:
+        model: Called on copies; it may write them.
+        inputs: The first draw.
+        seed: Where the permutations and signs come from.
+    """
+    if not any(_is_float(leaf) for leaf in pytree.tree_leaves(tuple(inputs))):
+        return None, "it has no float input that could be drawn again"
+    why = ""
+    for signs in (True, False):
+        drawn = _drawn(inputs, seed, signs=signs)
+        try:
+            with torch.no_grad():
+                answer = model(*pytree.tree_map_only(torch.Tensor, torch.clone, drawn))
+        except Exception as error:  # noqa: BLE001 - a model may refuse values that were only permuted
+            why = f"the model raised {type(error).__name__} on permuted inputs"
+            continue
+        if all(bool(leaf.isfinite().all()) for leaf in pytree.tree_leaves(answer) if _is_float(leaf)):
+            return drawn, ""
+        why = "the model's answer on permuted inputs is not finite"
+    return None, why
+
+
+def _drawn(inputs: Sequence[Any], seed: int, *, signs: bool) -> tuple[Any, ...]:
+    random = torch.Generator().manual_seed(seed)
+
+    def draw(leaf: Any) -> Any:
+        if not _is_float(leaf) or not leaf.numel():
+            return leaf
+        values = permuted(leaf.reshape(-1), random).reshape(leaf.shape).contiguous()
+        if signs and not bool((values < 0).any()):
+            sign = 1 - 2 * torch.randint(0, 2, values.shape, generator=random, dtype=torch.int8)
+            values = values * sign.to(values)
+        return values if values.data_ptr() != leaf.data_ptr() else values.clone()
+
+    return pytree.tree_map(draw, tuple(inputs))
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
