@@ -40,7 +40,7 @@ LARGEST = {
     "probe": 70,
     "pytest_plugin": 420,
     "records": 1_300,
-    "report": 1_950,
+    "report": 1_630,
     "roofline": 520,
     "stats": 400,
     "text": 80,

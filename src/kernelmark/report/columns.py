@@ -10,23 +10,14 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from kernelmark.records import Check, Ratio, RooflineReading, Row, Statistics, Timing
+from kernelmark.records import Check, OutputCheck, Ratio, RooflineReading, Row, Timing
 from kernelmark.report.notes import note_text, row_notes
 from kernelmark.report.plain import visible
 from kernelmark.units import TimeScale, format_time, significant
 
-__all__ = [
-    "CHECK_MARKS",
-    "COLUMNS",
-    "NOTES",
-    "SHOWN",
-    "Align",
-    "Column",
-    "Value",
-    "filled_columns",
-    "ratio_text",
-]
+__all__ = ["CHECK_MARKS", "COLUMNS", "NOTES", "SHOWN", "Align", "Column", "Value", "filled_columns"]
 
 Value = str | int | float | bool | None
 
@@ -53,7 +44,6 @@ class Column:
     Args:
         key: Its name for machines, with its unit at the end where it has one.
         get: Reads it from a row; ``None`` where the row does not say.
-        help: What it means, for people.
         heading: Its name for people; without one only the formats for machines show it.
         show: Writes it for people, times in the scale of the row's case; by default the value as text.
         align: The side on which its cells line up.
@@ -62,29 +52,28 @@ class Column:
 
     key: str
     get: Callable[[Row], Value]
-    help: str
     heading: str = ""
-    show: Callable[[Row, TimeScale], str] | None = None
+    show: Callable[[Any, TimeScale, Row], str] | None = None
     align: Align = Align.RIGHT
     drop: int = 0
 
+    @property
+    def help(self) -> str:
+        """What it means, for people."""
+        return _HELP[self.key]
+
     def text(self, row: Row, scale: TimeScale) -> str:
         """Write the quantity for people; blank where the row does not say."""
-        if self.show is not None:
-            return self.show(row, scale)
         value = self.get(row)
-        return "" if value is None else visible(str(value))
+        if value is None:
+            return ""
+        return self.show(value, scale, row) if self.show is not None else visible(str(value))
 
 
 def filled_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
     """Give the columns for people that hold something in at least one of ``rows``."""
     rows, scale = list(rows), TimeScale.fit(())
     return tuple(column for column in SHOWN if any(column.text(row, scale) for row in rows))
-
-
-def ratio_text(ratio: Ratio | None) -> str:
-    """Write a ratio with its interval and its verdict."""
-    return "" if ratio is None else str(ratio)
 
 
 # --- how a quantity is reached and written -----------------------------------------------------------
@@ -102,7 +91,7 @@ def _roofline(read: Callable[[RooflineReading], Value]) -> Callable[[Row], Value
     return lambda row: None if row.roofline is None else read(row.roofline)
 
 
-def _worst(read: Callable[..., float | None]) -> Callable[[Row], Value]:
+def _worst(read: Callable[[OutputCheck], float | None]) -> Callable[[Row], Value]:
     def get(row: Row) -> Value:
         errors = [error for output in row.outputs if (error := read(output)) is not None]
         return max(errors, key=lambda error: math.inf if math.isnan(error) else error, default=None)
@@ -110,281 +99,163 @@ def _worst(read: Callable[..., float | None]) -> Callable[[Row], Value]:
     return get
 
 
-def _time(get: Callable[[Row], Value]) -> Callable[[Row, TimeScale], str]:
-    return lambda row, scale: scale.format(get(row))  # type: ignore[arg-type]
+def _time(value: float, scale: TimeScale, _row: Row) -> str:
+    return scale.format(value)
 
 
-def _number(get: Callable[[Row], Value], *, digits: int, unit: str = "") -> Callable[[Row, TimeScale], str]:
-    def show(row: Row, _scale: TimeScale) -> str:
-        value = get(row)
-        return "" if value is None else f"{significant(float(value), digits)}{unit}"
-
-    return show
+def _number(digits: int) -> Callable[[float, TimeScale, Row], str]:
+    return lambda value, _scale, _row: significant(float(value), digits)
 
 
-def _show_check(row: Row, _scale: TimeScale) -> str:
-    mark = CHECK_MARKS.get(row.check)
-    return f"{mark} {row.check}" if mark else str(row.check)
+def _check(value: str, _scale: TimeScale, row: Row) -> str:
+    return f"{CHECK_MARKS[row.check]} {value}" if row.check in CHECK_MARKS else value
 
 
-def _show_percent(row: Row, _scale: TimeScale) -> str:
-    percent = row.roofline and row.roofline.percent_of_speed_of_light
-    return "" if percent is None else f"{percent:.1f} %"
-
-
-def _show_drift(row: Row, _scale: TimeScale) -> str:
-    drift = row.timing and row.timing.drift
-    return "" if drift is None else f"{100 * drift:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0")
-
-
-def _show_empty(row: Row, _scale: TimeScale) -> str:
-    return (
-        format_time(row.timing.instrument_empty_ns, 3) if row.timing else ""
-    )  # of nanoseconds beside any time
-
-
-def _statistics(name: str, what: str, read: Callable[[Timing], Statistics]) -> tuple[Column, ...]:
-    """Give the order statistics that only machines are shown, for one of a row's two times."""
-    return tuple(
-        Column(
-            f"{name}_{each}_ns", _timing(lambda timing, each=each: getattr(read(timing), f"{each}_ns")), text
-        )
-        for each, text in (
-            ("mean", f"Mean {what} over the samples."),
-            ("min", f"Smallest {what}."),
-            ("max", f"Largest {what}."),
-            ("std", f"Standard deviation of the {what} over the samples."),
-        )
-    )
+def _drift(value: float, _scale: TimeScale, _row: Row) -> str:
+    return f"{100 * value:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0")
 
 
 # --- the table -----------------------------------------------------------------------------------------
 
-_error = _worst(lambda output: output.error_over_tolerance)
-_busy = _timing(lambda timing: timing.device_busy.median_ns)
-_latency = _timing(lambda timing: timing.latency.median_ns)
-_gap = _timing(lambda timing: timing.gap_ns)
-_empty = _timing(lambda timing: timing.instrument_empty_ns)
-_p10 = _timing(lambda timing: timing.device_busy.p10_ns)
-_p90 = _timing(lambda timing: timing.device_busy.p90_ns)
-_tflops = _roofline(lambda reading: reading.tflops if reading.flops else None)
-_bandwidth = _roofline(lambda reading: reading.bandwidth_tbs if reading.bytes else None)
-
 COLUMNS: tuple[Column, ...] = (
-    Column("case", lambda row: row.case, "The workload call.", align=Align.LEFT),
-    Column("op", lambda row: row.op, "The op that the case calls.", align=Align.LEFT),
-    Column(
-        "implementation",
-        lambda row: row.implementation,
-        "One way to run the case, under the name it was given.",
-        heading="implementation",
-        align=Align.LEFT,
-    ),
-    Column("role", lambda row: row.role.value, "Whether it is ours or a baseline.", align=Align.LEFT),
-    Column(
-        "backend",
-        lambda row: row.backend or None,
-        "How the implementation computes, where it says so.",
-        heading="backend",
-        align=Align.LEFT,
-        drop=8,
-    ),
-    Column(
-        "check",
-        lambda row: row.check.value,
-        "What is known about its answers; a mark before the word says that nothing vouches for them.",
-        heading="check",
-        show=_show_check,
-        align=Align.LEFT,
-    ),
-    Column("note", lambda row: note_text(row.note) or None, "Why the check is what it is.", align=Align.LEFT),
+    Column("case", lambda row: row.case, align=Align.LEFT),
+    Column("op", lambda row: row.op, align=Align.LEFT),
+    Column("implementation", lambda row: row.implementation, "implementation", align=Align.LEFT),
+    Column("role", lambda row: row.role.value, align=Align.LEFT),
+    Column("backend", lambda row: row.backend or None, "backend", align=Align.LEFT, drop=8),
+    Column("check", lambda row: row.check.value, "check", _check, Align.LEFT),
+    Column("note", lambda row: note_text(row.note) or None, align=Align.LEFT),
     Column(
         "error_over_tolerance",
-        _error,
-        "The worst error of any output as a multiple of what is allowed there; up to 1 passes.",
-        heading="error / tolerance",
-        show=_number(_error, digits=3),
+        _worst(lambda o: o.error_over_tolerance),
+        "error / tolerance",
+        _number(3),
         drop=9,
     ),
-    Column(
-        "max_abs_error",
-        _worst(lambda output: output.max_abs_error),
-        "The largest absolute error of any output.",
-    ),
-    Column("timer", _timing(lambda timing: timing.timer), "The instrument.", align=Align.LEFT),
-    Column(
-        "cache",
-        _timing(lambda timing: timing.cache.value),
-        "The state of the caches when a timed call starts.",
-        align=Align.LEFT,
-    ),
-    Column(
-        "device_busy_ns",
-        _busy,
-        "Median time in which the device works for the call; overlaps count once, gaps not at all.",
-        heading="device busy",
-        show=_time(_busy),
-    ),
-    *_statistics("device_busy", "device busy time", lambda timing: timing.device_busy),
-    Column(
-        "latency_ns",
-        _latency,
-        "Median time from the start of a call to the end of its work, gaps included.",
-        heading="latency",
-        show=_time(_latency),
-        drop=3,
-    ),
-    *_statistics("latency", "latency", lambda timing: timing.latency),
-    Column(
-        "gap_ns",
-        _gap,
-        "Median of latency less device busy time; blank where the instrument cannot tell them apart.",
-        heading="gap",
-        show=_time(_gap),
-        drop=6,
-    ),
-    Column(
-        "n_kernels",
-        _timing(lambda timing: timing.n_kernels),
-        "The largest number of kernels that one call ran.",
-        heading="kernels",
-        drop=7,
-    ),
-    Column(
-        "n_kernels_varied",
-        _timing(lambda timing: timing.n_kernels_varied),
-        "Whether the number of kernels differed between calls.",
-    ),
-    Column("n_copies", _timing(lambda timing: timing.n_copies), "The largest number of copies in one call."),
-    Column(
-        "n_memsets", _timing(lambda timing: timing.n_memsets), "The largest number of memsets in one call."
-    ),
-    Column(
-        "uncounted_copy_ns",
-        _timing(lambda timing: timing.uncounted_copy_ns),
-        "Median time of copies inside a call that device busy time does not count.",
-    ),
-    Column("count_copies", lambda row: row.count_copies, "Whether the case counts copies inside a call."),
-    Column(
-        "samples",
-        _timing(lambda timing: timing.device_busy.samples),
-        "Number of timed calls behind the medians.",
-        heading="samples",
-        drop=10,
-    ),
-    Column(
-        "device_busy_p10_ns",
-        _p10,
-        "One sample in ten has a device busy time of this or less; this is spread, not uncertainty.",
-        heading="p10",
-        show=_time(_p10),
-        drop=11,
-    ),
-    Column(
-        "device_busy_p90_ns",
-        _p90,
-        "One sample in ten has a device busy time of this or more; this is spread, not uncertainty.",
-        heading="p90",
-        show=_time(_p90),
-        drop=12,
-    ),
+    Column("max_abs_error", _worst(lambda o: o.max_abs_error)),
+    Column("timer", _timing(lambda t: t.timer), align=Align.LEFT),
+    Column("cache", _timing(lambda t: t.cache.value), align=Align.LEFT),
+    Column("device_busy_ns", _timing(lambda t: t.device_busy.median_ns), "device busy", _time),
+    Column("device_busy_mean_ns", _timing(lambda t: t.device_busy.mean_ns)),
+    Column("device_busy_min_ns", _timing(lambda t: t.device_busy.min_ns)),
+    Column("device_busy_max_ns", _timing(lambda t: t.device_busy.max_ns)),
+    Column("device_busy_std_ns", _timing(lambda t: t.device_busy.std_ns)),
+    Column("latency_ns", _timing(lambda t: t.latency.median_ns), "latency", _time, drop=3),
+    Column("latency_mean_ns", _timing(lambda t: t.latency.mean_ns)),
+    Column("latency_min_ns", _timing(lambda t: t.latency.min_ns)),
+    Column("latency_max_ns", _timing(lambda t: t.latency.max_ns)),
+    Column("latency_std_ns", _timing(lambda t: t.latency.std_ns)),
+    Column("gap_ns", _timing(lambda t: t.gap_ns), "gap", _time, drop=6),
+    Column("n_kernels", _timing(lambda t: t.n_kernels), "kernels", drop=7),
+    Column("n_kernels_varied", _timing(lambda t: t.n_kernels_varied)),
+    Column("n_copies", _timing(lambda t: t.n_copies)),
+    Column("n_memsets", _timing(lambda t: t.n_memsets)),
+    Column("uncounted_copy_ns", _timing(lambda t: t.uncounted_copy_ns)),
+    Column("count_copies", lambda row: row.count_copies),
+    Column("samples", _timing(lambda t: t.device_busy.samples), "samples", drop=10),
+    Column("device_busy_p10_ns", _timing(lambda t: t.device_busy.p10_ns), "p10", _time, drop=11),
+    Column("device_busy_p90_ns", _timing(lambda t: t.device_busy.p90_ns), "p90", _time, drop=12),
     Column(
         "instrument_empty_ns",
-        _empty,
-        "What the instrument reads for a call that does nothing; it is in every reading.",
-        heading="empty reading",
-        show=_show_empty,
+        _timing(lambda t: t.instrument_empty_ns),
+        "empty reading",
+        lambda ns, _scale, _row: format_time(ns, 3),  # of nanoseconds beside any time
         drop=13,
     ),
+    Column("drift", _timing(lambda t: t.drift), "drift", _drift, drop=14),
+    Column("retries", _timing(lambda t: t.retries)),
+    Column("flops", _roofline(lambda r: r.flops or None)),
+    Column("bytes", _roofline(lambda r: r.bytes)),
+    Column("tflops", _roofline(lambda r: r.tflops if r.flops else None), "TFLOP/s", _number(4), drop=5),
     Column(
-        "drift",
-        _timing(lambda timing: timing.drift),
-        "Median of the second half of the passes over that of the first, less 1.",
-        heading="drift",
-        show=_show_drift,
-        drop=14,
+        "bandwidth_tbs", _roofline(lambda r: r.bandwidth_tbs if r.bytes else None), "TB/s", _number(4), drop=4
     ),
-    Column("retries", _timing(lambda timing: timing.retries), "Passes that had to be read again."),
-    Column(
-        "flops", _roofline(lambda reading: reading.flops or None), "Floating-point operations of one call."
-    ),
-    Column("bytes", _roofline(lambda reading: reading.bytes), "Bytes that one call must move."),
-    Column(
-        "tflops",
-        _tflops,
-        "Floating-point operations per second of device busy time, in 10¹²; blank where none are known.",
-        heading="TFLOP/s",
-        show=_number(_tflops, digits=4),
-        drop=5,
-    ),
-    Column(
-        "bandwidth_tbs",
-        _bandwidth,
-        "Bytes per second of device busy time, in 10¹²; blank where none are known.",
-        heading="TB/s",
-        show=_number(_bandwidth, digits=4),
-        drop=4,
-    ),
-    Column(
-        "speed_of_light_ns",
-        _roofline(lambda reading: reading.speed_of_light_ns),
-        "The shortest time that the device's ceilings allow.",
-    ),
+    Column("speed_of_light_ns", _roofline(lambda r: r.speed_of_light_ns)),
     Column(
         "percent_of_speed_of_light",
-        _roofline(lambda reading: reading.percent_of_speed_of_light),
-        "The shortest time that the device's ceilings allow, in percent of device busy time; "
-        "blank where there is no profile of the device.",
-        heading="% of speed of light",
-        show=_show_percent,
+        _roofline(lambda r: r.percent_of_speed_of_light),
+        "% of speed of light",
+        lambda percent, _scale, _row: f"{percent:.1f} %",
         drop=2,
     ),
-    Column(
-        "bound",
-        _roofline(lambda reading: reading.bound and reading.bound.value),
-        "Which ceiling the call meets first.",
-        align=Align.LEFT,
-    ),
-    Column(
-        "profile",
-        _roofline(lambda reading: reading.profile),
-        "The hardware profile in use.",
-        align=Align.LEFT,
-    ),
+    Column("bound", _roofline(lambda r: r.bound and r.bound.value), align=Align.LEFT),
+    Column("profile", _roofline(lambda r: r.profile), align=Align.LEFT),
     Column(
         "ratio",
-        _ratio(lambda ratio: ratio.value),
-        "Baseline time over our time, so above 1 ours is faster; with the interval of the ratio over blocks, "
-        "and the verdict. Only between answers that were checked.",
-        heading="ratio [low, high]",
-        show=lambda row, _scale: ratio_text(row.ratio),
-        align=Align.LEFT,
+        _ratio(lambda r: r.value),
+        "ratio [low, high]",
+        lambda _value, _scale, row: str(row.ratio),  # with its interval and its verdict
+        Align.LEFT,
     ),
-    Column("ratio_low", _ratio(lambda ratio: ratio.low), "Lower end of the ratio's interval."),
-    Column("ratio_high", _ratio(lambda ratio: ratio.high), "Upper end of the ratio's interval."),
-    Column("ratio_confidence", _ratio(lambda ratio: ratio.confidence), "Confidence of the ratio's interval."),
-    Column("ratio_blocks", _ratio(lambda ratio: ratio.blocks), "Number of blocks behind the ratio."),
-    Column(
-        "verdict",
-        _ratio(lambda ratio: ratio.verdict),
-        "Whether ours is faster or slower, undecided, or without an interval.",
-        align=Align.LEFT,
-    ),
-    Column("seed", lambda row: row.seed, "The seed of the inputs."),
-    Column(
-        "params",
-        lambda row: json.dumps(row.params, ensure_ascii=False),
-        "What the case is called with, as JSON.",
-        align=Align.LEFT,
-    ),
-    Column(
-        "notes",
-        lambda row: "; ".join(row_notes(row)) or None,
-        "What else to know before using the numbers.",
-        heading="notes",
-        align=Align.LEFT,
-    ),
+    Column("ratio_low", _ratio(lambda r: r.low)),
+    Column("ratio_high", _ratio(lambda r: r.high)),
+    Column("ratio_confidence", _ratio(lambda r: r.confidence)),
+    Column("ratio_blocks", _ratio(lambda r: r.blocks)),
+    Column("verdict", _ratio(lambda r: r.verdict), align=Align.LEFT),
+    Column("seed", lambda row: row.seed),
+    Column("params", lambda row: json.dumps(row.params, ensure_ascii=False), align=Align.LEFT),
+    Column("notes", lambda row: "; ".join(row_notes(row)) or None, "notes", align=Align.LEFT),
 )
+
+_HELP = {
+    "case": "The workload call.",
+    "op": "The op that the case calls.",
+    "implementation": "One way to run the case, under the name it was given.",
+    "role": "Whether it is ours or a baseline.",
+    "backend": "How the implementation computes, where it says so.",
+    "check": "What is known about its answers; a mark before the word says that nothing vouches for them.",
+    "note": "Why the check is what it is.",
+    "error_over_tolerance": "The worst error of any output as a multiple of what is allowed there; up to 1 passes.",
+    "max_abs_error": "The largest absolute error of any output.",
+    "timer": "The instrument.",
+    "cache": "The state of the caches when a timed call starts.",
+    "device_busy_ns": "Median time in which the device works for the call; overlaps count once, gaps not at all.",
+    "device_busy_mean_ns": "Mean device busy time over the samples.",
+    "device_busy_min_ns": "Smallest device busy time.",
+    "device_busy_max_ns": "Largest device busy time.",
+    "device_busy_std_ns": "Standard deviation of the device busy time over the samples.",
+    "latency_ns": "Median time from the start of a call to the end of its work, gaps included.",
+    "latency_mean_ns": "Mean latency over the samples.",
+    "latency_min_ns": "Smallest latency.",
+    "latency_max_ns": "Largest latency.",
+    "latency_std_ns": "Standard deviation of the latency over the samples.",
+    "gap_ns": "Median of latency less device busy time; blank where the instrument cannot tell them apart.",
+    "n_kernels": "The largest number of kernels that one call ran.",
+    "n_kernels_varied": "Whether the number of kernels differed between calls.",
+    "n_copies": "The largest number of copies in one call.",
+    "n_memsets": "The largest number of memsets in one call.",
+    "uncounted_copy_ns": "Median time of copies inside a call that device busy time does not count.",
+    "count_copies": "Whether the case counts copies inside a call.",
+    "samples": "Number of timed calls behind the medians.",
+    "device_busy_p10_ns": "One sample in ten has a device busy time of this or less; this is spread, not uncertainty.",
+    "device_busy_p90_ns": "One sample in ten has a device busy time of this or more; this is spread, not uncertainty.",
+    "instrument_empty_ns": "What the instrument reads for a call that does nothing; it is in every reading.",
+    "drift": "Median of the second half of the passes over that of the first, less 1.",
+    "retries": "Passes that had to be read again.",
+    "flops": "Floating-point operations of one call.",
+    "bytes": "Bytes that one call must move.",
+    "tflops": "Floating-point operations per second of device busy time, in 10¹²; blank where none are known.",
+    "bandwidth_tbs": "Bytes per second of device busy time, in 10¹²; blank where none are known.",
+    "speed_of_light_ns": "The shortest time that the device's ceilings allow.",
+    "percent_of_speed_of_light": (
+        "The shortest time that the device's ceilings allow, in percent of device busy time; blank where "
+        "there is no profile of the device."
+    ),
+    "bound": "Which ceiling the call meets first.",
+    "profile": "The hardware profile in use.",
+    "ratio": (
+        "Baseline time over our time, so above 1 ours is faster; with the interval of the ratio over "
+        "blocks, and the verdict. Only between answers that were checked."
+    ),
+    "ratio_low": "Lower end of the ratio's interval.",
+    "ratio_high": "Upper end of the ratio's interval.",
+    "ratio_confidence": "Confidence of the ratio's interval.",
+    "ratio_blocks": "Number of blocks behind the ratio.",
+    "verdict": "Whether ours is faster or slower, undecided, or without an interval.",
+    "seed": "The seed of the inputs.",
+    "params": "What the case is called with, as JSON.",
+    "notes": "What else to know before using the numbers.",
+}
 
 SHOWN = tuple(column for column in COLUMNS if column.heading)
 """The columns for people, in their order."""

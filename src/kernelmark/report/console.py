@@ -7,7 +7,7 @@ always stay. Nothing is told by colour alone.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from rich.cells import cell_len
@@ -21,11 +21,11 @@ from kernelmark.records import Check, Role, Row, StoredRun
 from kernelmark.report.columns import CHECK_MARKS, NOTES, Column, filled_columns
 from kernelmark.report.facts import run_facts
 from kernelmark.report.notes import mixed_caches, row_notes, uneven_blocks
-from kernelmark.report.plain import one_line, visible
+from kernelmark.report.plain import grouped, one_line, visible
 from kernelmark.report.remarks import check_counts, remarks
 from kernelmark.report.rows import CaseRows, OpRows, by_op, overview_lines, param_texts
 
-__all__ = ["console_report", "console_table", "console_text", "html_table", "plain_text"]
+__all__ = ["bare_table", "console_report", "console_table", "console_text", "html_table", "plain_text"]
 
 _GAP = 2
 _INDENT = 2
@@ -48,21 +48,9 @@ _VERDICT_STYLES = {"faster": "green", "slower": "red"}
 def console_table(rows: Iterable[Row], width: int | None = None) -> RenderableType:
     """Lay ``rows`` out for a terminal of ``width`` columns; without a width nothing is dropped."""
     rows = tuple(rows)
-    tables = _tables(rows, width)
-    mixed = mixed_caches(rows)
-    found = [("caches", mixed)] if mixed else []
-    found += [("uneven blocks", text) for text in uneven_blocks(rows)]
-    return Group(tables, Text(), *(_look_here(*each) for each in found)) if found else tables
-
-
-def _tables(rows: Iterable[Row], width: int | None) -> RenderableType:
-    ops = by_op(rows)
-    if not ops:
-        return Text("no rows")
-    parts: list[RenderableType] = []
-    for op in ops:
-        parts += [*_op(op, width), Text()]
-    return Group(*parts[:-1])
+    found = [_look_here("caches", mixed)] if (mixed := mixed_caches(rows)) else []
+    found += [_look_here("uneven blocks", text) for text in uneven_blocks(rows)]
+    return Group(*_tables(rows, width), *([Text(), *found] if found else ()))
 
 
 def console_report(run: StoredRun, width: int | None = None) -> RenderableType:
@@ -70,7 +58,7 @@ def console_report(run: StoredRun, width: int | None = None) -> RenderableType:
     facts = Table.grid(padding=(0, _GAP))
     for label, text in run_facts(run):
         facts.add_row(Text(label, style="dim"), Text(one_line(text)))
-    return Group(facts, Text(), _tables(run.rows, width), Text(), *_closing(run))
+    return Group(facts, Text(), *_tables(run.rows, width), Text(), *_closing(run))
 
 
 def console_text(rows: Iterable[Row], width: int | None = None) -> str:
@@ -93,14 +81,52 @@ def plain_text(renderable: RenderableType, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
+def bare_table(columns: Iterable[RichColumn], lines: Iterable[Iterable[Text]], *, show_header: bool) -> Table:
+    """Lay out ``lines`` of cells without rules."""
+    padding = (0, _GAP, 0, 0)
+    table = Table(
+        *columns, box=None, padding=padding, pad_edge=False, show_header=show_header, header_style=""
+    )
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _tables(rows: Iterable[Row], width: int | None) -> Iterator[RenderableType]:
+    ops = by_op(rows)
+    if not ops:
+        yield Text("no rows")
+    for number, op in enumerate(ops):
+        if number:
+            yield Text()
+        yield from _op(op, width)
+
+
 def _op(op: OpRows, width: int | None) -> Iterator[RenderableType]:
     columns = [column for column in filled_columns(op.rows) if column is not NOTES]
     columns, widths = _fit(columns, op, width)
     if op.op is not None:
         yield Text(visible(op.op), style="bold underline")
     for number, case in enumerate(op.cases):
-        yield _case_heading(case)
-        yield Padding(_case_table(case, columns, widths, show_header=number == 0), (0, 0, 0, _INDENT))
+        heading = Text(visible(case.case), style="bold")
+        if params := param_texts(case.params):
+            told = ", ".join(f"{name}={value}" for name, value in params.items())
+            heading.append(f"  {told}", style="not bold dim")
+        yield heading
+        headings = (
+            RichColumn(
+                Text(column.heading, style="dim"),
+                justify=column.align.value,
+                width=widths[column.key],
+                overflow="fold",
+            )
+            for column in columns
+        )
+        lines = (
+            [Text(column.text(row, case.scale), style=_style(column, row)) for column in columns]
+            for row in case.rows
+        )
+        yield Padding(bare_table(headings, lines, show_header=number == 0), (0, 0, 0, _INDENT))
         yield from (Padding(note, (0, 0, 0, 2 * _INDENT)) for note in _notes(case))
 
 
@@ -142,40 +168,6 @@ def _heading_width(heading: str) -> int:
     return min(max(cell_len(first), cell_len(second)) for first, second in splits)
 
 
-def _case_heading(case: CaseRows) -> Text:
-    heading = Text(visible(case.case), style="bold")
-    params = param_texts(case.params)
-    if params:
-        heading.append(
-            "  " + ", ".join(f"{name}={value}" for name, value in params.items()), style="not bold dim"
-        )
-    return heading
-
-
-def _case_table(
-    case: CaseRows, columns: Sequence[Column], widths: dict[str, int], *, show_header: bool
-) -> Table:
-    table = Table(
-        *(
-            RichColumn(
-                Text(column.heading, style="dim"),
-                justify=column.align.value,
-                width=widths[column.key],
-                overflow="fold",
-            )
-            for column in columns
-        ),
-        box=None,
-        padding=(0, _GAP, 0, 0),
-        pad_edge=False,
-        show_header=show_header,
-        header_style="",
-    )
-    for row in case.rows:
-        table.add_row(*(Text(column.text(row, case.scale), style=_style(column, row)) for column in columns))
-    return table
-
-
 def _style(column: Column, row: Row) -> str:
     if column.key == "check":
         return _CHECK_STYLES[row.check]
@@ -188,12 +180,9 @@ def _style(column: Column, row: Row) -> str:
 
 def _notes(case: CaseRows) -> Iterator[Text]:
     """Give each note once, with the names of all implementations that it is about."""
-    names: dict[str, dict[str, None]] = {}
-    for row in case.rows:
-        for note in row_notes(row):
-            names.setdefault(note, {})[visible(row.implementation)] = None
-    for note, about in names.items():
-        yield Text.assemble((f"{', '.join(about)}: ", "dim"), note)
+    found = ((note, visible(row.implementation)) for row in case.rows for note in row_notes(row))
+    for note, names in grouped(found).items():
+        yield Text.assemble((f"{', '.join(names)}: ", "dim"), note)
 
 
 def _closing(run: StoredRun) -> Iterator[Text]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from kernelmark.records import Cache, DeviceRecord, Environment, ProbeReading, Protocol, StoredRun
 from kernelmark.text import counted
@@ -19,7 +18,23 @@ _CACHES = {
 
 def run_facts(run: StoredRun) -> tuple[tuple[str, str], ...]:
     """Give label and text of everything a reader must know about how ``run`` was made."""
-    return tuple((label, text) for label, text in _facts(run) if text)
+    header, protocol, environment = run.header, run.header.protocol, run.header.environment
+    versions = {"kernelmark": environment.kernelmark, "Python": environment.python, **environment.libraries}
+    facts = {
+        "Device": device_text(header.device),
+        "Software": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "Platform": environment.platform,
+        "Revision": _revision(environment),
+        "Protocol": _protocol(protocol),
+    }
+    if not protocol.verify_only:
+        facts["Timer"] = protocol.timer
+        facts["Caches"] = _CACHES[protocol.cache]
+        facts["Cache probe"] = probe_text(header.probe, protocol.cache)
+    facts["Run"] = header.run
+    facts["Time"] = f"{header.started} to {run.end.ended}" if run.end else header.started
+    facts["Command"] = shlex.join(header.command)
+    return tuple((label, text) for label, text in facts.items() if text)
 
 
 def device_text(device: DeviceRecord) -> str:
@@ -50,27 +65,6 @@ def probe_text(probe: ProbeReading | None, cache: Cache) -> str:
             f" {probe.ratio:.2f} times as fast"
         )
     return f"reading {size} took {warm} warm and {cold} after the flush of {flush}: {probe.ratio:.2f} times as long"
-
-
-def _facts(run: StoredRun) -> Iterator[tuple[str, str]]:
-    header = run.header
-    yield "Device", device_text(header.device)
-    yield "Software", _software(header.environment)
-    yield "Platform", header.environment.platform
-    yield "Revision", _revision(header.environment)
-    yield "Protocol", _protocol(header.protocol)
-    if not header.protocol.verify_only:
-        yield "Timer", header.protocol.timer
-        yield "Caches", _CACHES[header.protocol.cache]
-        yield "Cache probe", probe_text(header.probe, header.protocol.cache)
-    yield "Run", header.run
-    yield "Time", f"{header.started} to {run.end.ended}" if run.end else header.started
-    yield "Command", shlex.join(header.command)
-
-
-def _software(environment: Environment) -> str:
-    versions = {"kernelmark": environment.kernelmark, "Python": environment.python, **environment.libraries}
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _revision(environment: Environment) -> str:

@@ -1,6 +1,7 @@
 """Renders a stored run in one of the formats, and keeps the reports beside its records.
 
-CSV holds raw numbers, the unit at the end of the column's name; JSON every record as it is stored, samples included.
+Its page, for a pull request or an issue, is an overview, tables with their notes, and what to look at. CSV holds raw
+numbers, the unit at the end of the column's name; JSON every record as it is stored, samples included.
 """
 
 from __future__ import annotations
@@ -8,25 +9,44 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-from kernelmark.records import Row, StoredRun, read_run
-from kernelmark.report.columns import COLUMNS, Value
+from kernelmark.records import Check, Ratio, Role, Row, StoredRun, read_run
+from kernelmark.report import pages
+from kernelmark.report.columns import CHECK_MARKS, COLUMNS, NOTES, SHOWN, Align, Column, Value, filled_columns
 from kernelmark.report.console import console_report, plain_text
-from kernelmark.report.pages import DOCUMENT_VERSION, page_markdown, write_report
+from kernelmark.report.facts import run_facts
+from kernelmark.report.notes import row_notes
+from kernelmark.report.pages import Code, Details, Line, Strong, Table
 from kernelmark.report.remarks import check_counts, remarks
-from kernelmark.report.run_page import run_page
-from kernelmark.stats import Overview, overview
+from kernelmark.report.rows import CaseRows, by_op, overview_lines, param_texts
+from kernelmark.stats import overview
+from kernelmark.text import counted
+from kernelmark.units import TimeScale, format_percent, format_ratio, significant
 
-__all__ = ["Format", "csv_report", "csv_table", "json_report", "render", "write_reports"]
+__all__ = ["Format", "csv_report", "csv_table", "json_report", "render", "run_page", "write_reports"]
 
-SCHEMA = "kernelmark.report"
+_SUMMED = ("baseline", "cases", "faster", "slower", "undecided", "failed", "without")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet would take for a formula; text that starts so is prefixed with an apostrophe."""
+
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LISTED_KERNELS = 12
+_EXTREMES = 10
+"""So many of the slowest and of the fastest cases stand at the head of a report, where there are more than twice."""
+
+_CHECK_HELP = {
+    Check.VERIFIED: "all outputs were compared with the reference",
+    Check.PARTIAL: "some outputs were compared with the reference; the note names the others",
+    Check.CUSTOM: "the case's own assertion checked the outputs; the note says how",
+    Check.UNVERIFIED: "timed, but nothing vouches for its answers: it has no ratio",
+    Check.NONCOMPARABLE: "timed, but it means to compute something else: it has no ratio",
+    Check.FAILED: "its answers are wrong, so it was not timed",
+    Check.UNAVAILABLE: "it could not be had here; the note says why",
+}
 
 
 class Format(StrEnum):
@@ -50,7 +70,7 @@ def write_reports(folder: Path) -> list[Path]:
         RecordError: there is no run in ``folder``, or a report cannot be written.
     """
     run = read_run(folder)
-    return [write_report(Path(folder) / name, render(run, each)) for each, name in _FILES.items()]
+    return [pages.write_report(Path(folder) / name, render(run, each)) for each, name in _FILES.items()]
 
 
 # --- JSON and CSV ----------------------------------------------------------------------------------------
@@ -60,23 +80,23 @@ def json_report(run: StoredRun) -> str:
     """Write ``run`` as JSON, one row a line, so that two reports can be compared by line."""
     rows = ",\n".join(row.model_dump_json() for row in run.rows)
     members = {
-        "schema": _dump(SCHEMA),
-        "schema_version": _dump(DOCUMENT_VERSION),
+        "schema": _dump("kernelmark.report"),
+        "schema_version": _dump(pages.DOCUMENT_VERSION),
         "header": run.header.model_dump_json(),
         "rows": f"[\n{rows}\n]" if rows else "[]",
         "end": run.end.model_dump_json() if run.end else "null",
         "truncated": _dump(run.truncated),
         "checks": _dump(check_counts(run.rows)),
-        "overview": _dump([_summed(each) for each in overview(run.rows)]),
-        "remarks": _dump([{"subject": each.subject, "text": each.text} for each in remarks(run)]),
+        "overview": _dump(
+            [
+                {name: getattr(each, name) for name in _SUMMED}
+                | {"mean": None if each.mean is None else asdict(each.mean)}
+                for each in overview(run.rows)
+            ]
+        ),
+        "remarks": _dump([asdict(each) for each in remarks(run)]),
     }
     return "{\n" + ",\n".join(f"{_dump(name)}: {text}" for name, text in members.items()) + "\n}\n"
-
-
-def _summed(each: Overview) -> dict[str, Any]:
-    told = {name: getattr(each, name) for name in ("baseline", "cases", "faster", "slower", "undecided")}
-    mean = None if each.mean is None else asdict(each.mean)
-    return {**told, "failed": each.failed, "without": each.without, "mean": mean}
 
 
 def _dump(value: object) -> str:
@@ -95,11 +115,11 @@ def csv_table(headings: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(headings)
-    writer.writerows([_cell(value) for value in line] for line in lines)
+    writer.writerows([_raw(value) for value in line] for line in lines)
     return stream.getvalue()
 
 
-def _cell(value: Value) -> str | int | float:
+def _raw(value: Value) -> str | int | float:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -109,9 +129,130 @@ def _cell(value: Value) -> str | int | float:
     return value
 
 
+# --- the page --------------------------------------------------------------------------------------------
+
+
+def run_page(run: StoredRun) -> pages.Page:
+    """Arrange ``run``."""
+    head = (*_opening(run), pages.fields(run_facts(run)), *_how_to_read(run.rows))
+    cells = tuple((check.value, str(count)) for check, count in check_counts(run.rows).items())
+    checks = pages.Section("Checks", (Table(("check", "rows"), cells, (Align.LEFT, Align.RIGHT)),))
+    found = tuple((Strong(remark.subject), f": {remark.text}") for remark in remarks(run))
+    told = pages.Items(found) if found else "Nothing in the record makes this run suspicious."
+    return pages.Page(
+        f"Kernel benchmark on {run.header.device.name}",
+        (
+            pages.Section("", head),
+            *_overview(run.rows),
+            *_ops(run.rows),
+            *([checks] if run.rows else ()),
+            pages.Section("Remarks", (told,)),
+        ),
+    )
+
+
+def _opening(run: StoredRun) -> Iterator[Line]:
+    if not run.rows:
+        yield "This run holds no rows."
+    else:
+        cases = {(row.op, row.case) for row in run.rows}
+        counts = ", ".join(f"{count} {check}" for check, count in check_counts(run.rows).items())
+        yield Strong(counted(len(run.rows), "row")), f" of {counted(len(cases), 'case')}: {counts}."
+    if found := remarks(run):
+        subjects = ", ".join(dict.fromkeys(remark.subject for remark in found))
+        things = counted(len(found), "thing")
+        yield (
+            Strong(f"{things} to look at before believing the numbers:"),
+            f" {subjects} (see ",
+            pages.Link("Remarks", "#remarks"),
+            ").",
+        )
+
+
+def _overview(rows: Sequence[Row]) -> Iterator[pages.Section]:
+    found = [each for each in overview(rows) if each.cases > 1]
+    if not found:
+        return
+    parts: list[pages.Part] = [pages.Items(tuple(overview_lines(rows)))]
+    for each in found:
+        ends = {"slowest": each.ratios[:_EXTREMES], "fastest": each.ratios[: -_EXTREMES - 1 : -1]}
+        if len(each.ratios) > 2 * _EXTREMES:
+            parts += [
+                Details(f"The {end} beside {each.baseline}", (_extremes(ratios),))
+                for end, ratios in ends.items()
+            ]
+    yield pages.Section("Overview", tuple(parts))
+
+
+def _extremes(ratios: Sequence[tuple[str, Ratio]]) -> Table:
+    cells = tuple((Code(case), format_ratio(each.value, each.low, each.high)) for case, each in ratios)
+    return Table(("case", "ratio [low, high]"), cells)
+
+
+def _how_to_read(rows: Sequence[Row]) -> Iterator[pages.Part]:
+    if not rows:
+        return
+    filled = set(filled_columns(rows)) - {NOTES}
+    lines: list[Line] = [(Strong(column.heading), f": {column.help}") for column in SHOWN if column in filled]
+    for check in check_counts(rows):
+        mark = f"{CHECK_MARKS[check]} " if check in CHECK_MARKS else ""
+        lines.append((Strong(f"{mark}{check}"), f": {_CHECK_HELP[check]}."))
+    yield Details("How to read this", (pages.Items(tuple(lines)),))
+
+
+def _ops(rows: Iterable[Row]) -> Iterator[pages.Section]:
+    for op in by_op(rows):
+        yield pages.Section(Code(op.op) if op.op is not None else "Comparisons", ())
+        columns = filled_columns(op.rows)
+        for case in op.cases:
+            yield pages.Section(Code(case.case), tuple(_case(case, columns)), level=3)
+
+
+def _case(case: CaseRows, columns: Sequence[Column]) -> Iterator[pages.Part]:
+    params = param_texts(case.params)
+    if params:
+        yield Table(tuple(params), (tuple(map(Code, params.values())),))
+    numbers: dict[str, int] = {}
+    for row in case.rows:
+        for note in row_notes(row):
+            numbers.setdefault(note, len(numbers) + 1)
+    scale = case.scale
+    cells = tuple(tuple(_cell(column, row, scale, numbers) for column in columns) for row in case.rows)
+    yield Table(tuple(column.heading for column in columns), cells, tuple(column.align for column in columns))
+    if numbers:
+        yield pages.Items(tuple(numbers), numbered=True)
+    yield from _kernels(case)
+
+
+def _cell(column: Column, row: Row, scale: TimeScale, numbers: dict[str, int]) -> Line:
+    if column is NOTES:
+        return " ".join(str(numbers[note]).translate(_SUPERSCRIPTS) for note in row_notes(row))
+    text = column.text(row, scale)
+    if column.key == "implementation":
+        return Strong(Code(text)) if row.role is Role.OURS else Code(text)
+    return Strong(text) if column.key == "check" and row.check in CHECK_MARKS else text
+
+
+def _kernels(case: CaseRows) -> Iterator[Details]:
+    """List what ran on the device, so that a library call in disguise can be seen next to the baselines."""
+    cells: list[tuple[Line, ...]] = []
+    for row in case.rows:
+        kernels = row.timing.kernels if row.timing else ()
+        name = Code(row.implementation)
+        for kernel in kernels[:_LISTED_KERNELS]:
+            share = format_percent(kernel.share)
+            cells.append((name, Code(kernel.name), kernel.kind, significant(kernel.per_call, 3), share))
+        if len(kernels) > _LISTED_KERNELS:
+            cells.append((name, f"and {len(kernels) - _LISTED_KERNELS} more", "", "", ""))
+    if cells:
+        headings = ("implementation", "name", "kind", "per call", "share of device busy")
+        aligns = (*[Align.LEFT] * 3, *[Align.RIGHT] * 2)
+        yield Details("What ran on the device", (Table(headings, tuple(cells), aligns),))
+
+
 _RENDERERS: dict[Format, Callable[[StoredRun], str]] = {
     Format.CONSOLE: lambda run: plain_text(console_report(run)) + "\n",
-    Format.MARKDOWN: lambda run: page_markdown(run_page(run)),
+    Format.MARKDOWN: lambda run: pages.page_markdown(run_page(run)),
     Format.JSON: json_report,
     Format.CSV: lambda run: csv_report(run.rows),
 }

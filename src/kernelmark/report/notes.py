@@ -18,7 +18,6 @@ __all__ = ["DRIFT_LIMIT", "TEXTS", "error_text", "mixed_caches", "note_text", "r
 DRIFT_LIMIT = 0.05
 """A change between the halves of the passes beyond which the median describes neither half."""
 
-
 TEXTS: Mapping[NoteKind, Callable[..., str]] = {
     NoteKind.TEXT: lambda text: text,
     NoteKind.ERROR: lambda type, text: text or type,  # noqa: A006 - the fact's name
@@ -117,6 +116,5 @@ def _timing_notes(timing: Timing) -> Iterator[str]:
         change = f"{100 * abs(timing.drift):.1f} % {'longer' if timing.drift > 0 else 'less long'}"
         yield f"the second half of the passes took {change} than the first"
     if timing.retries:
-        passes = "1 pass" if timing.retries == 1 else f"{timing.retries} passes"
-        yield f"{passes} had to be read again"
+        yield f"{timing.retries} {'pass' if timing.retries == 1 else 'passes'} had to be read again"
     yield from map(note_text, (*timing.notes, *timing.device_busy.notes))

@@ -1,31 +1,26 @@
-"""Pages made of headings, sentences, lists and tables: the one kind of document, as Markdown, as plain text, as JSON.
+"""Pages made of headings, sentences, lists and tables: the one kind of document, as Markdown and as plain text.
 
 What stands on a page is whoever's makes it; nothing here knows a run, and nothing here computes. A piece of text is
-text from outside and is shown as it is; :class:`Code`, :class:`Strong` and :class:`Link` mark pieces, and a tuple of
-pieces is one sentence. What programs read is the page's ``data``, which makes the JSON document::
-
-    page = Page("Sweep", (Section("", (fields(facts.items()), Table(headings, cells))),), "kernelmark.sweep", data)
-    write_page(folder, "sweep", page)                                           # sweep.md, sweep.json
+text from outside and is shown as it is: in Markdown it never opens a table, a link or a mention. :class:`Code`,
+:class:`Strong` and :class:`Link` mark pieces, and a tuple of pieces is one sentence.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rich.table import Column as RichColumn
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from kernelmark.errors import RecordError
 from kernelmark.files import replace
 from kernelmark.records import FORMAT_VERSION
 from kernelmark.report.columns import Align
-from kernelmark.report.console import plain_text
-from kernelmark.report.markdown import code, escape, escape_line, fenced, table
+from kernelmark.report.console import bare_table, plain_text
 from kernelmark.report.plain import one_line, visible
 
 __all__ = [
@@ -38,23 +33,25 @@ __all__ = [
     "Link",
     "Page",
     "Part",
-    "Picture",
     "Section",
     "Strong",
     "Table",
+    "code",
+    "escape",
+    "escape_line",
     "fields",
-    "json_document",
-    "page_json",
     "page_markdown",
     "page_text",
-    "write_page",
     "write_report",
 ]
 
 DOCUMENT_VERSION = FORMAT_VERSION
 """The version of every document that is derived from records: theirs. Nothing reads such a document again."""
 
-_GAP = 2
+_SPECIAL = re.compile(r"[\\`*|~$]|<(?=[A-Za-z/!?])|&(?=[#\w]+;)|\](?=[(\[])|(?<![^\W_])_|_(?![^\W_])")
+"""What opens or closes something inside a line: an underscore inside a word does not, nor a bracket alone."""
+_OPENS_BLOCK = re.compile(r"^([\[#+>=:-])|^(\d+)([.)])")
+_MENTION = re.compile(r"(?<![\w.])@(?=\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +106,6 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture in a file beside the page; a console shows none."""
-
-    text: str
-    file: str
-
-
-@dataclass(frozen=True, slots=True)
 class Details:
     """Parts that Markdown folds up under a line."""
 
@@ -124,7 +113,7 @@ class Details:
     parts: tuple[Part, ...]
 
 
-Part: TypeAlias = Piece | tuple[Piece, ...] | Items | Table | Block | Picture | Details
+Part: TypeAlias = Piece | tuple[Piece, ...] | Items | Table | Block | Details
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,36 +127,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A title and its sections; a section without a title stands first.
-
-    Args:
-        title: The title.
-        sections: What stands below it.
-        schema: The name of the JSON document.
-        data: What programs read, as values that JSON has.
-    """
+    """A title and its sections; a section without a title stands first."""
 
     title: str
-    sections: tuple[Section, ...] = field(default=())
-    schema: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
 
 
 def fields(pairs: Iterable[tuple[str, Line]]) -> Table:
     """Lay out labelled values, one a line."""
     return Table(("", ""), tuple((Strong(label), value) for label, value in pairs))
-
-
-def write_page(folder: Path, stem: str, page: Page) -> tuple[Path, Path]:
-    """Write ``stem.json`` and ``stem.md`` into ``folder``; gives both.
-
-    Raises:
-        RecordError: a file cannot be written.
-    """
-    return (
-        write_report(folder / f"{stem}.json", page_json(page)),
-        write_report(folder / f"{stem}.md", page_markdown(page)),
-    )
 
 
 def write_report(path: Path, text: str) -> Path:
@@ -187,20 +155,6 @@ def write_report(path: Path, text: str) -> Path:
     return path
 
 
-# --- JSON ------------------------------------------------------------------------------------------------
-
-
-def page_json(page: Page) -> str:
-    """Write what ``page`` holds for programs as a JSON document."""
-    return json_document(page.schema, page.data)
-
-
-def json_document(schema: str, data: Mapping[str, Any]) -> str:
-    """Write a JSON document with the version that all of them share."""
-    told = {"schema": schema, "schema_version": DOCUMENT_VERSION, **data}
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
-
-
 # --- Markdown --------------------------------------------------------------------------------------------
 
 
@@ -209,66 +163,77 @@ def page_markdown(page: Page) -> str:
     parts = [f"# {escape(page.title)}"]
     for section in page.sections:
         parts += [f"{'#' * section.level} {_inline(section.title)}"] if section.title else []
-        parts += [_markdown(part) for part in section.parts]
+        parts += map(_markdown, section.parts)
     return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Write ``text`` so that Markdown shows it as it is inside a line, also in a table's cell."""
+    marked = _SPECIAL.sub(lambda found: f"\\{found[0]}", visible(text).strip())
+    return _MENTION.sub("@<!-- -->", marked)
+
+
+def escape_line(text: str) -> str:
+    """Write ``text`` so that Markdown shows it as it is where a line or the text of a list item starts."""
+    marked = escape(text)
+    opens = _OPENS_BLOCK.match(marked)
+    if opens is None:
+        return marked
+    number = opens[2] or ""
+    return f"{number}\\{marked[len(number) :]}"
+
+
+def code(text: str) -> str:
+    """Write ``text`` as code where code can hold it, in a table's cell too, else as escaped text."""
+    shown = visible(text)
+    if not shown or shown != shown.strip() or any(char in shown for char in "`|\\"):
+        return escape(text)
+    return f"`{shown}`"
 
 
 def _markdown(part: Part) -> str:
     match part:
         case Items(texts, numbered):
-            marks = (f"{number}." if numbered else "-" for number in range(1, len(texts) + 1))
-            return "\n".join(f"{mark} {_sentence(text)}" for mark, text in zip(marks, texts, strict=True))
+            return "\n".join(
+                f"{f'{number}.' if numbered else '-'} {_inline(text, starts=True)}"
+                for number, text in enumerate(texts, 1)
+            )
         case Table(headings, cells, aligns):
-            lines = [[_inline(cell) for cell in line] for line in cells]
-            return table([_inline(heading) for heading in headings], lines, aligns)
+            rules = ["---:" if align is Align.RIGHT else "---" for align in aligns or headings]
+            lines = (list(map(_inline, headings)), rules, *(map(_inline, line) for line in cells))
+            return "\n".join(f"| {' | '.join(line)} |" for line in lines)
         case Block(text):
-            return fenced(text)
-        case Picture(text, file):
-            return f"![{escape(text)}]({file})"
+            fence = "```"
+            while fence in text:
+                fence += "`"
+            return f"{fence}\n{text}\n{fence}"
         case Details(summary, parts):
             inside = "\n\n".join(map(_markdown, parts))
             return f"<details><summary>{escape(summary)}</summary>\n\n{inside}\n\n</details>"
         case _:
-            return _sentence(part)
+            return _inline(part, starts=True)
 
 
-def _sentence(line: Line) -> str:
-    """Write a line that starts one, so that nothing at its start opens a list or a heading."""
-    first, *rest = line if isinstance(line, tuple) else (line,)
-    if not isinstance(first, str):
-        return _inline(line)
-    return escape_line(one_line(first)) + _space(first, rest) + _inline(tuple(rest))
-
-
-def _inline(line: Line) -> str:
-    if not isinstance(line, tuple):
-        return _piece(line)
+def _inline(line: Line, *, starts: bool = False) -> str:
+    """Write a line; where it ``starts`` one, nothing at its start opens a list or a heading."""
+    pieces = line if isinstance(line, tuple) else (line,)
     shown = ""
-    for index, piece in enumerate(line):
-        if isinstance(piece, str):
-            before = " " if index and piece[:1] == " " else ""
-            shown += before + _piece(piece) + _space(piece, line[index + 1 :])
-        else:
-            shown += _piece(piece)
+    for index, piece in enumerate(pieces):
+        match piece:
+            case Code(text):
+                shown += code(text)
+            case Strong(inner):
+                # asterisks around nothing that can be seen would stand there as asterisks
+                shown += f"**{_inline(inner)}**" if _plain(inner).strip() else _inline(inner)
+            case Link(text, target):
+                shown += f"[{escape(text)}]({target})"
+            case _:
+                write = escape_line if starts and index == 0 else escape
+                # escaping takes away the blanks between a text and the pieces beside it
+                before = " " if index and piece[:1] == " " else ""
+                after = " " if index + 1 < len(pieces) and piece[-1:] == " " else ""
+                shown += before + write(one_line(piece)) + after
     return shown
-
-
-def _space(piece: str, rest: Sequence[Piece]) -> str:
-    """Give the blank between a text and the piece after it, which escaping takes away."""
-    return " " if rest and piece[-1:] == " " else ""
-
-
-def _piece(piece: Piece) -> str:
-    match piece:
-        case Code(text):
-            return code(text)
-        case Strong(inner):
-            # asterisks around nothing that can be seen would stand there as asterisks
-            return f"**{_piece(inner)}**" if _plain(inner).strip() else _piece(inner)
-        case Link(text, target):
-            return f"[{escape(text)}]({target})"
-        case _:
-            return escape(one_line(piece))
 
 
 # --- plain text ------------------------------------------------------------------------------------------
@@ -276,30 +241,28 @@ def _piece(piece: Piece) -> str:
 
 def page_text(page: Page) -> str:
     """Write ``page`` for a console, as wide as it needs and without colour."""
-    return "\n\n".join(_texts(page)) + "\n"
-
-
-def _texts(page: Page) -> Iterator[str]:
-    yield page.title
+    parts = [page.title]
     for section in page.sections:
-        if section.title:
-            yield _plain(section.title).upper()
-        yield from filter(None, map(_text, section.parts))
+        parts += [_plain(section.title).upper(), *map(_text, section.parts)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _text(part: Part) -> str:
     match part:
         case Items(texts, numbered):
-            marks = (f"{number}. " if numbered else "" for number in range(1, len(texts) + 1))
             return "\n".join(
-                f"  {mark}{one_line(_plain(text))}" for mark, text in zip(marks, texts, strict=True)
+                f"  {f'{number}. ' if numbered else ''}{one_line(_plain(text))}"
+                for number, text in enumerate(texts, 1)
             )
         case Table(headings, cells, aligns):
-            return plain_text(_rich(headings, cells, aligns))
+            columns = [
+                RichColumn(Text(_plain(heading)), justify=align.value)
+                for heading, align in zip(headings, aligns or [Align.LEFT] * len(headings), strict=True)
+            ]
+            lines = ([Text(one_line(_plain(cell))) for cell in line] for line in cells)
+            return plain_text(bare_table(columns, lines, show_header=any(headings)))
         case Block(text):
             return "\n".join(f"  {visible(line)}" for line in text.splitlines())
-        case Picture():
-            return ""
         case Details(summary, parts):
             return "\n\n".join([f"{summary}:", *map(_text, parts)])
         case _:
@@ -316,21 +279,3 @@ def _plain(line: Line) -> str:
             return _plain(inner)
         case _:
             return line
-
-
-def _rich(headings: Sequence[Line], cells: Sequence[Sequence[Line]], aligns: Sequence[Align]) -> RichTable:
-    columns = [
-        RichColumn(Text(_plain(heading)), justify=align.value)
-        for heading, align in zip(headings, aligns or [Align.LEFT] * len(headings), strict=True)
-    ]
-    shown = RichTable(
-        *columns,
-        box=None,
-        padding=(0, _GAP, 0, 0),
-        pad_edge=False,
-        show_header=any(headings),
-        header_style="",
-    )
-    for line in cells:
-        shown.add_row(*(Text(one_line(_plain(cell))) for cell in line))
-    return shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["one_line", "shortened", "visible"]
+__all__ = ["grouped", "one_line", "shortened", "visible"]
 
 _UNSHOWABLE = frozenset({"Cc", "Cn", "Cs", "Zl", "Zp"})
 """Controls, code points that mean nothing (some of which XML forbids), halves of a pair, line ends."""
@@ -20,7 +20,7 @@ def visible(text: str) -> str:
     r"""Write ``text`` with everything that cannot be seen as an escape, such as ``\x1b`` or ``\n``."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(char) if _hidden(char) else char for char in text)
+    return "".join(map(_shown, text))
 
 
 def one_line(text: str) -> str:
@@ -39,9 +39,14 @@ def shortened(items: Iterable[str], *, most: int = 5) -> str:
     return ", ".join([*names[:most], *more])
 
 
-def _hidden(char: str) -> bool:
-    return unicodedata.category(char) in _UNSHOWABLE or char in _TURNS_TEXT
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Collect the second of each pair under its first, none twice."""
+    found: dict[str, dict[str, None]] = {}
+    for key, value in pairs:
+        found.setdefault(key, {})[value] = None
+    return {key: list(values) for key, values in found.items()}
 
 
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode()
+def _shown(char: str) -> str:
+    hidden = unicodedata.category(char) in _UNSHOWABLE or char in _TURNS_TEXT
+    return char.encode("unicode_escape").decode() if hidden else char

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kernelmark.device import probe_verdict
 from kernelmark.records import Check, Row, StoredRun, Telemetry
 from kernelmark.report.notes import DRIFT_LIMIT, mixed_caches, note_text, uneven_blocks
-from kernelmark.report.plain import one_line, shortened, visible
+from kernelmark.report.plain import grouped, one_line, shortened, visible
 
 __all__ = ["Remark", "check_counts", "remarks"]
 
@@ -80,12 +80,13 @@ def _caches(run: StoredRun) -> Iterator[str]:
 
 
 def _controls(run: StoredRun) -> Iterator[str]:
-    missed: dict[str, dict[str, None]] = {}
-    for row in run.rows:
-        for control in row.controls:
-            if control.applied and not control.caught:
-                missed.setdefault(row.case, {})[control.control] = None
-    for case, names in missed.items():
+    missed = (
+        (row.case, each.control)
+        for row in run.rows
+        for each in row.controls
+        if each.applied and not each.caught
+    )
+    for case, names in grouped(missed).items():
         yield f"the check of {case} lets a wrong answer pass: {', '.join(names)}"
 
 
@@ -110,11 +111,8 @@ def _clock(run: StoredRun) -> Iterator[str]:
 
 
 def _throttling(run: StoredRun) -> Iterator[str]:
-    rows: dict[str, dict[str, None]] = {}
-    for row, state in _states(run):
-        for reason in state.throttle_reasons:
-            rows.setdefault(reason, {})[_name(row)] = None
-    for reason, names in rows.items():
+    found = ((reason, _name(row)) for row, state in _states(run) for reason in state.throttle_reasons)
+    for reason, names in grouped(found).items():
         yield f"the device slowed itself down ({reason}) during {shortened(names)}"
 
 
@@ -127,22 +125,21 @@ def _company(run: StoredRun) -> Iterator[str]:
     load = max((state.load_average or 0.0 for _, state in _states(run)), default=0.0)
     if cores and load > cores:
         threads = run.header.device.threads or 0
-        helps = (
-            f"{threads} threads leave none to others, so measure with fewer (OMP_NUM_THREADS=1), or later"
-            if threads >= cores > 1
-            else "measure later"
-        )
+        helps = "measure later"
+        if threads >= cores > 1:
+            helps = (
+                f"{threads} threads leave none to others, so measure with fewer (OMP_NUM_THREADS=1), or later"
+            )
         yield f"the load average reached {load:.1f} on {cores} cores: others were using the machine; {helps}"
-    restless = {
-        _name(row): None
+    restless = [
+        _name(row)
         for row in run.rows
-        for each in (row.timing.passes if row.timing else ())
-        if each.before is not None and each.before.busy_threads
-    }
+        if row.timing and any(each.before and each.before.busy_threads for each in row.timing.passes)
+    ]
     if restless:
         yield (
             "other threads of this process went on computing while a pass began, and took processors from it:"
-            f" {shortened(restless)}"
+            f" {shortened(dict.fromkeys(restless))}"
         )
 
 

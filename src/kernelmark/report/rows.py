@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from kernelmark.records import Check, Row
-from kernelmark.report.columns import COLUMNS, Value, ratio_text
+from kernelmark.report.columns import COLUMNS
 from kernelmark.report.notes import error_text, row_notes
 from kernelmark.report.plain import one_line, visible
 from kernelmark.stats import Overview, overview
@@ -104,17 +104,17 @@ def _case_line(case: CaseRows) -> str:
     for row in case.rows:
         busy = case.scale.format(row.timing.device_busy.median_ns) if row.timing else ""
         check = "" if row.check is Check.VERIFIED and busy else row.check.value
-        ratio = f"({ratio_text(row.ratio)})" if row.ratio else ""
+        ratio = f"({row.ratio})" if row.ratio else ""
         found.append(" ".join(filter(None, (visible(row.implementation), check, busy, ratio))))
     return f"{visible(case.case)}: {', '.join(found)}"
 
 
 def overview_lines(rows: Iterable[Row]) -> list[str]:
     """Say for each baseline how often ours was faster, and the mean of the ratios; nothing for a single case."""
-    return [_told(each) for each in overview(rows) if each.cases > 1]
+    return [_overview_line(each) for each in overview(rows) if each.cases > 1]
 
 
-def _told(each: Overview) -> str:
+def _overview_line(each: Overview) -> str:
     counts = [f"{each.faster} faster", f"{each.slower} slower", f"{each.undecided} undecided"]
     counts += [f"{each.failed} failed"] if each.failed else []
     counts += [f"{each.without} without a ratio"] if each.without else []
@@ -135,8 +135,8 @@ def junit_properties(row: Row) -> list[tuple[str, str]]:
     """
     name = visible(row.implementation)
     values = [(column.key, column.get(row)) for column in COLUMNS]
-    return [(f"{name}.{key}", _text(value)) for key, value in values if value is not None]
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else visible(str(value))
+    return [
+        (f"{name}.{key}", str(value).lower() if isinstance(value, bool) else visible(str(value)))
+        for key, value in values
+        if value is not None
+    ]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelmark.records import Check, OutputCheck, Ratio, RooflineReading, Row, StoredRun
-from kernelmark.report.columns import CHECK_MARKS, COLUMNS, NOTES, SHOWN, Column, filled_columns, ratio_text
+from kernelmark.report.columns import CHECK_MARKS, COLUMNS, NOTES, SHOWN, Column, filled_columns
 from kernelmark.units import TimeScale
 
 SCALE = TimeScale.fit([1_000])
@@ -125,13 +125,19 @@ def test_only_a_check_that_vouches_for_nothing_has_a_mark(make_row: Callable[...
         ("undecided", "1.200 [1.100, 1.300] undecided"),
     ],
 )
-def test_a_ratio_is_shown_with_the_verdict_it_was_stored_with(verdict: str, text: str):
-    assert ratio_text(Ratio(value=1.2, low=1.1, high=1.3, blocks=9, verdict=verdict)) == text  # type: ignore[arg-type]
+def test_a_ratio_is_shown_with_the_verdict_it_was_stored_with(
+    make_row: Callable[..., Row], make_timing: Callable, verdict: str, text: str
+):
+    ratio = Ratio(value=1.2, low=1.1, high=1.3, blocks=9, verdict=verdict)  # type: ignore[arg-type]
+    assert BY_KEY["ratio"].text(make_row(timing=make_timing(), ratio=ratio), SCALE) == text
 
 
 @pytest.mark.spec("T28")
-def test_a_ratio_of_one_block_has_no_interval_and_says_so():
-    assert ratio_text(Ratio(value=1.2, blocks=1)) == "1.200 no interval"
+def test_a_ratio_of_one_block_has_no_interval_and_says_so(
+    make_row: Callable[..., Row], make_timing: Callable
+):
+    row = make_row(timing=make_timing(), ratio=Ratio(value=1.2, blocks=1))
+    assert BY_KEY["ratio"].text(row, SCALE) == "1.200 no interval"
 
 
 @pytest.mark.spec("T20", "T23", "T36")
@@ -180,7 +186,7 @@ def test_a_name_from_outside_is_made_visible(make_row: Callable[..., Row]):
 
 
 def test_a_column_without_a_formatter_writes_its_value():
-    assert Column("n", lambda row: 3, "A number.").text(None, SCALE) == "3"  # type: ignore[arg-type]
+    assert Column("n", lambda row: 3).text(None, SCALE) == "3"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("known", "text"), [({"flops": 0}, ("", "1.000")), ({"bytes": 0}, ("2.000", ""))])

@@ -12,10 +12,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from kernelmark.records import Check, KernelShare, Role, Row, RunEnd, StoredRun
-from kernelmark.report.markdown import code, escape, escape_line
-from kernelmark.report.pages import page_markdown
+from kernelmark.report.formats import run_page
+from kernelmark.report.pages import code, escape, escape_line, page_markdown
 from kernelmark.report.plain import one_line, visible
-from kernelmark.report.run_page import run_page
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 Table = list[list[str]]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from kernelmark.records import FORMAT_VERSION
 from kernelmark.report.columns import Align
 from kernelmark.report.pages import (
     Block,
@@ -14,14 +10,12 @@ from kernelmark.report.pages import (
     Items,
     Link,
     Page,
-    Picture,
     Section,
     Strong,
     Table,
     fields,
     page_markdown,
     page_text,
-    write_page,
 )
 
 TABLE = Table(("name", "count"), (("a|b", "1"), ("c\nd", "20")), (Align.LEFT, Align.RIGHT))
@@ -96,13 +90,10 @@ RICH = Page(
                 Block("```\nend of its output"),
                 Items((("see ", Link("Notes", "#notes")), "a *note*"), numbered=True),
                 Details("More", ("folded",)),
-                Picture("times", "sweep.svg"),
             ),
             level=3,
         ),
     ),
-    "kernelmark.example",
-    {"points": [1, 2]},
 )
 
 
@@ -132,12 +123,10 @@ def test_pieces_are_marked_and_text_between_them_is_escaped() -> None:
         "folded",
         "",
         "</details>",
-        "",
-        "![times](sweep.svg)",
     ]
 
 
-def test_a_console_shows_the_same_without_marks_and_no_picture() -> None:
+def test_a_console_shows_the_same_without_marks() -> None:
     assert page_text(RICH).splitlines() == [
         "All kinds",
         "",
@@ -158,14 +147,3 @@ def test_a_console_shows_the_same_without_marks_and_no_picture() -> None:
         "",
         "folded",
     ]
-
-
-def test_a_page_is_written_as_two_files_and_its_json_has_the_version_of_the_records(tmp_path: Path) -> None:
-    paths = write_page(tmp_path, "sweep", RICH)
-    assert [path.name for path in paths] == ["sweep.json", "sweep.md"]
-    assert json.loads(paths[0].read_text()) == {
-        "schema": "kernelmark.example",
-        "schema_version": FORMAT_VERSION,
-        "points": [1, 2],
-    }
-    assert paths[1].read_text() == page_markdown(RICH)

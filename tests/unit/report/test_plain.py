@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelmark.report.plain import one_line, shortened, visible
+from kernelmark.report.plain import grouped, one_line, shortened, visible
 
 
 @given(st.text())
@@ -56,3 +56,9 @@ def test_a_long_list_ends_with_a_number():
     assert shortened("abc") == "a, b, c"
     assert shortened("abcdefg") == "a, b, c, d, e, and 2 more"
     assert shortened([]) == ""
+
+
+def test_what_belongs_together_is_listed_once_and_in_its_order():
+    pairs = [("b", "2"), ("a", "1"), ("b", "1"), ("b", "2")]
+    assert grouped(pairs) == {"b": ["2", "1"], "a": ["1"]}
+    assert list(grouped(pairs)) == ["b", "a"]
