@@ -146,8 +146,6 @@ def _row(timings: Timings, finding: Finding, op: Any) -> Row:
     timing = timings.timed.get(planned.name) if finding.check.timeable else None
     if timings.why_none and finding.check.timeable:
         finding = finding.noting(timings.why_none)
-    watch = findings.watches.get(planned.name)
-    facts = [fact for guard in (watch.guards if watch else ()) for fact in guard.facts()]
     return Row(
         case=case.id,
         op=case.op,
@@ -156,7 +154,7 @@ def _row(timings: Timings, finding: Finding, op: Any) -> Row:
         backend=_backend(planned, op),
         check=finding.check,
         note=Note.free(finding.note) if finding.note else None,
-        notes=tuple(map(Note.free, (*finding.notes, *facts))),
+        notes=tuple(map(Note.free, finding.notes)),
         params=case.params,
         count_copies=case.count_copies,
         outputs=finding.outputs,

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from kernelmark.device import open_device
-from kernelmark.errors import OutOfBoundsError, VerificationError
+from kernelmark.errors import VerificationError
 from kernelmark.files import replace
 from kernelmark.harness.loading import forget_modules
 from kernelmark.isolation import READY, Channel
@@ -81,9 +81,8 @@ def leave_answers(
             own.call()
             if torch.accelerator.is_available():
                 torch.accelerator.synchronize()
-            damage = own.canaries.damage()
-            if damage:
-                raise OutOfBoundsError(f"the solution wrote outside its buffers: {damage}")
+            if breach := own.canaries.exit("the solution"):
+                raise breach
             gave = {name: writer.told(own.kwargs[name]) for name in own.outputs}
             told: dict[str, Any] = {"arguments": arguments, "dropped": dropped, "outputs": gave}
         except TooLargeError as error:

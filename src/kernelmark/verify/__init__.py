@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kernelmark.verify.conduct import Settings
     from kernelmark.verify.guards import Guard, InputGuard, OwnedOutputs, Renewed, SharedInputs, differing
     from kernelmark.verify.memory import apart_from, poison, untouched, unwritten
-    from kernelmark.verify.numerics import compare
     from kernelmark.verify.other_values import StaleGuard, fingerprint
     from kernelmark.verify.structure import detached_copy
     from kernelmark.verify.verdict import Verdict, check_outputs, require_answer, run_controls, vacuous
@@ -66,7 +65,6 @@ __all__ = [
     "Verdict",
     "apart_from",
     "check_outputs",
-    "compare",
     "detached_copy",
     "differing",
     "fingerprint",

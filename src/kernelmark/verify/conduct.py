@@ -13,12 +13,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from traceback import walk_stack
 from types import ModuleType
 from typing import Any
 
@@ -85,13 +86,11 @@ class Conduct(Guard):
         import torch._dynamo  # wraps torch.manual_seed and others when it is imported first, which is nobody's doing
 
         self._started, self._counting = _count_starts(), False
-        self._model = model
-        self._weights = _versions(model)
-        self._functions = {owner: _callables(owner) for owner in _owners(model)}
-        self._names = {owner: frozenset(vars(owner)) for owner in self._functions}
+        self._model, self._weights = model, _versions(model)
+        self._names = {owner: dict(vars(owner)) for owner in _owners(model)}
         self._settings = _settings()
         torch.ones(_POOL_ELEMENTS).mul_(2)  # so that torch's threads are there, and known
-        self._tasks = frozenset(_tasks())
+        self._tasks = set(os.listdir("/proc/self/task"))
         self._threads = set(sys._current_frames())
 
     def calls_begin(self) -> None:
@@ -102,10 +101,10 @@ class Conduct(Guard):
         """Say which threads calls left or started; blank for none. Costs some microseconds."""
         left = set(sys._current_frames()) - self._threads
         if left and (left := left - _of_compilers()):
+            verb = "was" if len(left) == 1 else "were"
             return (
-                f"left {counted(len(left), 'thread')} behind that {'was' if len(left) == 1 else 'were'} still alive"
-                " when its call had returned; what goes on after a call is not in its time, so join it before"
-                " returning"
+                f"left {counted(len(left), 'thread')} behind that {verb} still alive when its call had returned;"
+                " what goes on after a call is not in its time, so join it before returning"
             )
         if self._counting and self._started[0]:
             return (
@@ -145,14 +144,19 @@ class Conduct(Guard):
         return given, breach
 
     def _replaced(self) -> Iterator[str]:
-        for owner, functions in self._functions.items():
+        for owner, before in self._names.items():
             now = vars(owner)
-            for name, value in functions.items():
-                if now.get(name) is not value and not _is_of_dynamo(now.get(name)):
-                    yield f"{_path_of(owner)}.{name} is now {_shown(now.get(name, 'gone'))}"
-            for name in now.keys() - self._names[owner]:
-                if callable(now[name]) and _hides(owner, name):
-                    yield f"{_path_of(owner)}.{name} is now {_shown(now[name])}"
+            replaced = [
+                name
+                for name, value in before.items()
+                if now.get(name) is not value and _is_function(value) and not _is_of_dynamo(now.get(name))
+            ]
+            replaced += [
+                name for name in now.keys() - before.keys() if callable(now[name]) and _hides(owner, name)
+            ]
+            yield from (
+                f"{_path_of(owner)}.{name} is now {_shown(now.get(name, 'gone'))}" for name in replaced
+            )
 
     def _set(self) -> Iterator[str]:
         now = _settings()
@@ -167,24 +171,21 @@ class Conduct(Guard):
 # --- names ---------------------------------------------------------------------------------------------
 
 
-def _owners(model: torch.nn.Module) -> Iterator[ModuleType | type]:
+def _owners(model: torch.nn.Module) -> Iterable[ModuleType | type]:
     """Give the modules and classes that are watched, each once."""
-    seen: set[int] = set()
-    for name, module in list(sys.modules.items()):
-        watched = name in _WATCHED or name.startswith(_WITH_ALL_BELOW)
-        if not watched or not isinstance(module, ModuleType) or id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield module
-        for value in list(vars(module).values()):
-            # by its type: some of torch's objects warn when an attribute of theirs is read
-            if issubclass(type(value), type) and id(value) not in seen and _is_looked_into(value.__module__):
-                seen.add(id(value))
-                yield value
-    for kind in {type(each) for each in model.modules()}:
-        if id(kind) not in seen:
-            seen.add(id(kind))
-            yield kind
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(module, ModuleType) and (name in _WATCHED or name.startswith(_WITH_ALL_BELOW))
+    ]
+    classes = [
+        value
+        for module in modules
+        for value in list(vars(module).values())
+        # by its type: some of torch's objects warn when an attribute of theirs is read
+        if issubclass(type(value), type) and _is_looked_into(value.__module__)
+    ]
+    return {id(each): each for each in (*modules, *classes, *map(type, model.modules()))}.values()
 
 
 def _is_looked_into(home: object) -> bool:
@@ -192,13 +193,8 @@ def _is_looked_into(home: object) -> bool:
     return isinstance(home, str) and (home in _CLASSES_OF or home.startswith(below))
 
 
-def _callables(owner: ModuleType | type) -> dict[str, Any]:
-    kinds = staticmethod | classmethod | property
-    return {
-        name: value
-        for name, value in list(vars(owner).items())
-        if callable(value) or issubclass(type(value), kinds)
-    }
+def _is_function(value: object) -> bool:
+    return callable(value) or issubclass(type(value), staticmethod | classmethod | property)
 
 
 def _hides(owner: ModuleType | type, name: str) -> bool:
@@ -247,20 +243,20 @@ def _settings() -> dict[str, Any]:
     """Read what holds for the whole process and changes how fast, or how exactly, everything in it computes."""
     import torch.nn.modules.module as modules
 
+    hooks = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_module_registration_hooks")
+    overridden = map(str, getattr(torch.library, "_impls", ()))
     found: dict[str, Any] = {
-        f"{owner.__name__}.{name}()": _read(getattr(owner, name))
-        for owner, names in _READ.items()
-        for name in names
-        if hasattr(owner, name)
+        **{
+            f"{owner.__name__}.{name}()": _read(getattr(owner, name))
+            for owner, names in _READ.items()
+            for name in names
+            if hasattr(owner, name)
+        },
+        "the processors that the process may use": tuple(sorted(os.sched_getaffinity(0))),
+        "the process's priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "the global hooks of torch.nn": tuple(len(getattr(modules, each, ())) for each in hooks),
+        "operators of torch were overridden": frozenset(x for x in overridden if x.startswith("aten/")),
     }
-    found["the processors that the process may use"] = tuple(sorted(os.sched_getaffinity(0)))
-    found["the process's priority"] = os.getpriority(os.PRIO_PROCESS, 0)
-    hooks = ("forward_hooks", "forward_pre_hooks", "module_registration_hooks")
-    found["the global hooks of torch.nn"] = tuple(
-        len(getattr(modules, f"_global_{each}", ())) for each in hooks
-    )
-    overridden = (str(each) for each in getattr(torch.library, "_impls", ()))
-    found["operators of torch were overridden"] = frozenset(x for x in overridden if x.startswith("aten/"))
     dynamo: Any = sys.modules.get("torch._dynamo")
     if dynamo is not None:  # whether a compiled function runs as it was compiled
         found["torch.compiler's stance"] = str(getattr(dynamo.eval_frame, "_stance", ""))
@@ -315,25 +311,15 @@ def _of_compilers() -> set[int]:
     reading = {
         ident
         for ident, frame in sys._current_frames().items()
-        if any(each.f_code.co_filename.startswith(home) for each in _stack(frame))
+        if any(each.f_code.co_filename.startswith(home) for each, _ in walk_stack(frame))
     }
     return {thread.ident for thread in idle} | reading
 
 
-def _stack(frame: Any) -> Iterator[Any]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _tasks() -> Iterator[int]:
-    return (int(task.name) for task in Path("/proc/self/task").glob("*"))
-
-
-def _work_of_others(known: frozenset[int]) -> int:
+def _work_of_others(known: set[str]) -> int:
     """Give how many nanoseconds the threads that are not ``known`` have been on a processor."""
     total = 0
-    for task in set(_tasks()) - known:
+    for task in set(os.listdir("/proc/self/task")) - known:
         with suppress(OSError, ValueError, IndexError):  # it has ended, or the kernel does not tell
             total += int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0])
     return total

@@ -27,8 +27,8 @@ class InputGuard:
     with the bytes that no view shows. The price is one copy of every block, on its own device.
 
     Args:
-        tensors: A mapping from names to tensors, or the arguments of a call; containers and objects in it are
-            followed, arrays of numpy's are guarded as tensors are, and numbers and text are left alone.
+        tensors: The arguments of a call; containers and objects in it are followed, arrays of numpy's are guarded as
+            tensors are, and numbers and text are left alone.
 
     Raises:
         UsageError: a tensor that has no plain memory: sparse, quantised, nested, or of a subclass; or something
@@ -40,7 +40,7 @@ class InputGuard:
     def __init__(self, tensors: Any) -> None:
         self._blocks: dict[tuple[str, int, int], _Block] = {}
         self._held = []
-        for name, tensor in _named(tensors):
+        for name, tensor in held_tensors(tensors, "inputs"):
             if reason := unreal(tensor):
                 raise UsageError(f"{name} {reason}; inputs of this kind cannot be kept and restored")
             storage = tensor.untyped_storage()
@@ -181,7 +181,7 @@ def differing(tensors: Any, expected: Any) -> list[str]:
 
     What is no tensor is left alone.
     """
-    ours, theirs = list(_named(tensors)), list(_named(expected))
+    ours, theirs = (list(held_tensors(each, "inputs")) for each in (tensors, expected))
     if len(ours) != len(theirs):
         return ["inputs (how many there are)"]
     return [
@@ -191,13 +191,6 @@ def differing(tensors: Any, expected: Any) -> list[str]:
         or (mine.shape, mine.dtype, mine.device) != (kept.shape, kept.dtype, kept.device)
         or not same_bits(physical(mine), physical(kept))
     ]
-
-
-def _named(tensors: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Walk all tensors; an argument of a mapping is called by its own name."""
-    named = tensors if isinstance(tensors, Mapping) else {"inputs": tensors}
-    for name, value in named.items():
-        yield from held_tensors(value, str(name))
 
 
 def _containers(value: Any, name: str) -> Iterator[_Container]:
@@ -250,10 +243,6 @@ class Guard:
     def given(self) -> tuple[Any, ...] | None:
         """Give what the last call was called with, where that is other values for each call."""
         return None
-
-    def facts(self) -> tuple[str, ...]:
-        """Say what a reader of the row must know."""
-        return ()
 
 
 @dataclass(slots=True)
@@ -350,18 +339,15 @@ class _Fenced:
         self.turn = turn
         self.memory[:_GUARD_BYTES] = self.memory[-_GUARD_BYTES:] = self._guard()
 
-    def damage(self) -> str:
-        guard, told = self._guard(), []
+    def damage(self) -> Iterator[str]:
+        guard = self._guard()
         late, early = self.memory[-_GUARD_BYTES:] != guard, self.memory[:_GUARD_BYTES] != guard
         if count := int(late.sum()):
             place = self.buffer.numel() + int(late.nonzero()[0]) // self.buffer.element_size()
-            told.append(
-                f"{count} bytes after the end of {self.name}, the first in the place of element {place}"
-            )
+            yield f"{count} bytes after the end of {self.name}, the first in the place of element {place}"
         if count := int(early.sum()):
             place = _GUARD_BYTES - int(early.nonzero()[-1])
-            told.append(f"{count} bytes before the start of {self.name}, the nearest {place} bytes before it")
-        return "; ".join(told)
+            yield f"{count} bytes before the start of {self.name}, the nearest {place} bytes before it"
 
     def _guard(self) -> torch.Tensor:
         element = _pattern(self.buffer.dtype, self.number % _NUMBERS, self.turn).view(torch.uint8)
@@ -413,16 +399,11 @@ class Canaries(Guard):
         self._fenced[-1].arm(0)
         return buffer
 
-    def damage(self) -> str:
-        """Say what was written beside which buffer, blank where nothing was; the next call has the other guards."""
-        told = [found for each in self._fenced if (found := each.damage())]
-        for each in self._fenced:
-            each.arm(1 - each.turn if each.written else 0)
-        return "; ".join(told)
-
     def breach(self) -> str:
         """Say what was written beside which buffer; the next call has the other guards."""
-        damage = self.damage()
+        damage = "; ".join(told for each in self._fenced for told in each.damage())
+        for each in self._fenced:
+            each.arm(1 - each.turn if each.written else 0)
         advice = "compare its loop bounds with the sizes of the buffers"
         return f"wrote outside its buffers: {damage}; {advice}" if damage else ""
 

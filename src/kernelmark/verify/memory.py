@@ -7,7 +7,7 @@ two: an answer may hold the value of one of them by right, and never that of bot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ __all__ = [
     "physical",
     "piece_size",
     "pieces",
+    "place_of",
     "poison",
     "same_bits",
     "scatter",
@@ -101,6 +102,11 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     return tensor.view(_WORDS[tensor.element_size()])
+
+
+def place_of(index: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Give the index of the element that is number ``index`` of a tensor of ``shape``."""
+    return tuple(map(int, torch.unravel_index(torch.tensor(index, device="cpu"), tuple(shape))))
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -198,8 +204,8 @@ def unwritten(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tens
     for name in (each for each in first if each in second):
         both = first[name] & second[name]
         if count := int(both.sum()):
-            flat = both.reshape(-1).to(torch.uint8).argmax().cpu()
-            place = ", ".join(str(int(i)) for i in torch.unravel_index(flat, both.shape))
+            first_one = int(both.reshape(-1).to(torch.uint8).argmax())
+            place = ", ".join(map(str, place_of(first_one, both.shape)))
             told = f"{count} of {both.numel()} elements were never written, the first at [{place}]"
             found.append(f"{name}: {told}")
     return tuple(found)

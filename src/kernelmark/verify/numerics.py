@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelmark.records import OutputCheck
-from kernelmark.verify.memory import is_packed, pieces
+from kernelmark.verify.memory import is_packed, pieces, place_of
 from kernelmark.verify.tolerance import OutputScale, Tolerance, for_dtype
 
 __all__ = ["Comparison", "allowance", "as_tensor", "compare", "measure", "scale_of", "wide"]
@@ -94,7 +94,7 @@ def measure(got: Any, expected: Any, tolerance: Tolerance, name: str = "output")
     record: dict[str, Any] = {}
     offset, worst = max(found, key=lambda each: (each[1].ratio, each[1].size), default=(0, None))
     if worst is not None:
-        index = _unravel(offset + int(worst.place), shape)
+        index = place_of(offset + int(worst.place), shape)
         ratio = worst.ratio
         if limit is not None and drift:
             ratio = max(ratio, drift / limit if limit else math.inf)
@@ -150,7 +150,7 @@ def scale_of(expected: torch.Tensor, tolerance: Tolerance) -> OutputScale:
 
 def allowance(expected: torch.Tensor, index: int, tolerance: Tolerance) -> float:
     """Give the error that ``tolerance`` allows at the flat ``index`` of ``expected``."""
-    element = expected.detach()[_unravel(index, tuple(expected.shape))].reshape(1)
+    element = expected.detach()[place_of(index, expected.shape)].reshape(1)
     magnitude = _differences(element, element).magnitude
     return float(tolerance.allowed(magnitude, scale_of(expected, tolerance)))
 
@@ -274,14 +274,6 @@ def _compare_large(got: int, expected: int, name: str) -> Comparison:
         got=str(got),
     )
     return Comparison(check, error, 0.0)
-
-
-def _unravel(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    place = []
-    for size in reversed(shape):
-        index, rest = divmod(index, size)
-        place.append(rest)
-    return tuple(reversed(place))
 
 
 def _text(element: torch.Tensor) -> str:

