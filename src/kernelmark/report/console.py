@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import chain
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -23,7 +24,7 @@ from kernelmark.report.facts import run_facts
 from kernelmark.report.notes import mixed_caches, row_notes, uneven_blocks
 from kernelmark.report.plain import grouped, one_line, visible
 from kernelmark.report.remarks import check_counts, remarks
-from kernelmark.report.rows import CaseRows, OpRows, by_op, overview_lines, param_texts
+from kernelmark.report.rows import by_op, overview_lines, param_texts, time_scale
 
 __all__ = ["bare_table", "console_report", "console_table", "console_text", "html_table", "plain_text"]
 
@@ -96,20 +97,20 @@ def _tables(rows: Iterable[Row], width: int | None) -> Iterator[RenderableType]:
     ops = by_op(rows)
     if not ops:
         yield Text("no rows")
-    for number, op in enumerate(ops):
+    for number, (op, cases) in enumerate(ops.items()):
         if number:
             yield Text()
-        yield from _op(op, width)
+        if op is not None:
+            yield Text(visible(op), style="bold underline")
+        yield from _cases(cases, width)
 
 
-def _op(op: OpRows, width: int | None) -> Iterator[RenderableType]:
-    columns = [column for column in filled_columns(op.rows) if column is not NOTES]
-    columns, widths = _fit(columns, op, width)
-    if op.op is not None:
-        yield Text(visible(op.op), style="bold underline")
-    for number, case in enumerate(op.cases):
-        heading = Text(visible(case.case), style="bold")
-        if params := param_texts(case.params):
+def _cases(cases: dict[str, list[Row]], width: int | None) -> Iterator[RenderableType]:
+    columns = [column for column in filled_columns(chain(*cases.values())) if column is not NOTES]
+    columns, widths = _fit(columns, list(cases.values()), width)
+    for number, (case, rows) in enumerate(cases.items()):
+        heading, scale = Text(visible(case), style="bold"), time_scale(rows)
+        if params := param_texts(rows[0].params):
             told = ", ".join(f"{name}={value}" for name, value in params.items())
             heading.append(f"  {told}", style="not bold dim")
         yield heading
@@ -123,20 +124,22 @@ def _op(op: OpRows, width: int | None) -> Iterator[RenderableType]:
             for column in columns
         )
         lines = (
-            [Text(column.text(row, case.scale), style=_style(column, row)) for column in columns]
-            for row in case.rows
+            [Text(column.text(row, scale), style=_style(column, row)) for column in columns] for row in rows
         )
         yield Padding(bare_table(headings, lines, show_header=number == 0), (0, 0, 0, _INDENT))
-        yield from (Padding(note, (0, 0, 0, 2 * _INDENT)) for note in _notes(case))
+        notes = ((note, visible(row.implementation)) for row in rows for note in row_notes(row))
+        for note, names in grouped(notes).items():  # each once, with all that it is about
+            told = Text.assemble((f"{', '.join(names)}: ", "dim"), note)
+            yield Padding(told, (0, 0, 0, 2 * _INDENT))
 
 
-def _fit(columns: list[Column], op: OpRows, limit: int | None) -> tuple[list[Column], dict[str, int]]:
+def _fit(
+    columns: list[Column], cases: list[list[Row]], limit: int | None
+) -> tuple[list[Column], dict[str, int]]:
     """Drop columns until the rest fits in ``limit``; the widths hold for all cases of the op."""
+    shown = [(row, time_scale(rows)) for rows in cases for row in rows]
     widths = {
-        column.key: max(
-            _heading_width(column.heading),
-            *(cell_len(column.text(row, case.scale)) for case in op.cases for row in case.rows),
-        )
+        column.key: max(_heading_width(column.heading), *(cell_len(column.text(*each)) for each in shown))
         for column in columns
     }
     while limit is not None and _total(columns, widths) > limit:
@@ -176,13 +179,6 @@ def _style(column: Column, row: Row) -> str:
     if column.key == "implementation" and row.role is Role.OURS:
         return "bold"
     return ""
-
-
-def _notes(case: CaseRows) -> Iterator[Text]:
-    """Give each note once, with the names of all implementations that it is about."""
-    found = ((note, visible(row.implementation)) for row in case.rows for note in row_notes(row))
-    for note, names in grouped(found).items():
-        yield Text.assemble((f"{', '.join(names)}: ", "dim"), note)
 
 
 def _closing(run: StoredRun) -> Iterator[Text]:

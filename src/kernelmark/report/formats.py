@@ -12,17 +12,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
 from kernelmark.records import Check, Ratio, Role, Row, StoredRun, read_run
 from kernelmark.report import pages
-from kernelmark.report.columns import CHECK_MARKS, COLUMNS, NOTES, SHOWN, Align, Column, Value, filled_columns
+from kernelmark.report.columns import CHECK_MARKS, COLUMNS, NOTES, Align, Column, Value, filled_columns
 from kernelmark.report.console import console_report, plain_text
 from kernelmark.report.facts import run_facts
 from kernelmark.report.notes import row_notes
 from kernelmark.report.pages import Code, Details, Line, Strong, Table
 from kernelmark.report.remarks import check_counts, remarks
-from kernelmark.report.rows import CaseRows, by_op, overview_lines, param_texts
+from kernelmark.report.rows import by_op, overview_lines, param_texts, time_scale
 from kernelmark.stats import overview
 from kernelmark.text import counted
 from kernelmark.units import TimeScale, format_percent, format_ratio, significant
@@ -192,8 +193,8 @@ def _extremes(ratios: Sequence[tuple[str, Ratio]]) -> Table:
 def _how_to_read(rows: Sequence[Row]) -> Iterator[pages.Part]:
     if not rows:
         return
-    filled = set(filled_columns(rows)) - {NOTES}
-    lines: list[Line] = [(Strong(column.heading), f": {column.help}") for column in SHOWN if column in filled]
+    filled = (column for column in filled_columns(rows) if column is not NOTES)
+    lines: list[Line] = [(Strong(column.heading), f": {column.help}") for column in filled]
     for check in check_counts(rows):
         mark = f"{CHECK_MARKS[check]} " if check in CHECK_MARKS else ""
         lines.append((Strong(f"{mark}{check}"), f": {_CHECK_HELP[check]}."))
@@ -201,27 +202,25 @@ def _how_to_read(rows: Sequence[Row]) -> Iterator[pages.Part]:
 
 
 def _ops(rows: Iterable[Row]) -> Iterator[pages.Section]:
-    for op in by_op(rows):
-        yield pages.Section(Code(op.op) if op.op is not None else "Comparisons", ())
-        columns = filled_columns(op.rows)
-        for case in op.cases:
-            yield pages.Section(Code(case.case), tuple(_case(case, columns)), level=3)
+    for op, cases in by_op(rows).items():
+        yield pages.Section(Code(op) if op is not None else "Comparisons", ())
+        columns = filled_columns(chain(*cases.values()))
+        for case, of_case in cases.items():
+            yield pages.Section(Code(case), tuple(_case(of_case, columns)), level=3)
 
 
-def _case(case: CaseRows, columns: Sequence[Column]) -> Iterator[pages.Part]:
-    params = param_texts(case.params)
-    if params:
+def _case(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[pages.Part]:
+    if params := param_texts(rows[0].params):
         yield Table(tuple(params), (tuple(map(Code, params.values())),))
     numbers: dict[str, int] = {}
-    for row in case.rows:
-        for note in row_notes(row):
-            numbers.setdefault(note, len(numbers) + 1)
-    scale = case.scale
-    cells = tuple(tuple(_cell(column, row, scale, numbers) for column in columns) for row in case.rows)
+    for note in chain(*map(row_notes, rows)):
+        numbers.setdefault(note, len(numbers) + 1)
+    scale = time_scale(rows)
+    cells = tuple(tuple(_cell(column, row, scale, numbers) for column in columns) for row in rows)
     yield Table(tuple(column.heading for column in columns), cells, tuple(column.align for column in columns))
     if numbers:
         yield pages.Items(tuple(numbers), numbered=True)
-    yield from _kernels(case)
+    yield from _kernels(rows)
 
 
 def _cell(column: Column, row: Row, scale: TimeScale, numbers: dict[str, int]) -> Line:
@@ -233,10 +232,10 @@ def _cell(column: Column, row: Row, scale: TimeScale, numbers: dict[str, int]) -
     return Strong(text) if column.key == "check" and row.check in CHECK_MARKS else text
 
 
-def _kernels(case: CaseRows) -> Iterator[Details]:
+def _kernels(rows: Iterable[Row]) -> Iterator[Details]:
     """List what ran on the device, so that a library call in disguise can be seen next to the baselines."""
     cells: list[tuple[Line, ...]] = []
-    for row in case.rows:
+    for row in rows:
         kernels = row.timing.kernels if row.timing else ()
         name = Code(row.implementation)
         for kernel in kernels[:_LISTED_KERNELS]:

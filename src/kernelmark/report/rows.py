@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernelmark.records import Check, Row
@@ -17,57 +15,27 @@ from kernelmark.text import counted
 from kernelmark.units import TimeScale, format_ratio
 
 __all__ = [
-    "CaseRows",
-    "OpRows",
     "by_op",
     "check_lines",
     "junit_properties",
     "overview_lines",
     "param_texts",
     "progress_line",
+    "time_scale",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseRows:
-    """The rows of one case."""
-
-    case: str
-    rows: tuple[Row, ...]
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """What the case is called with."""
-        return self.rows[0].params
-
-    @property
-    def scale(self) -> TimeScale:
-        """The one unit for the times of this case, so that they can be compared at a glance."""
-        return TimeScale.fit(row.timing.device_busy.median_ns for row in self.rows if row.timing)
-
-
-@dataclass(frozen=True, slots=True)
-class OpRows:
-    """The cases of one op; ``op`` is ``None`` for what was compared without one."""
-
-    op: str | None
-    cases: tuple[CaseRows, ...]
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """All rows of the op."""
-        return tuple(chain.from_iterable(case.rows for case in self.cases))
-
-
-def by_op(rows: Iterable[Row]) -> tuple[OpRows, ...]:
-    """Group ``rows``; nothing is left out and nothing is sorted."""
+def by_op(rows: Iterable[Row]) -> dict[str | None, dict[str, list[Row]]]:
+    """Group ``rows`` by op, which is ``None`` for what was compared without one, and by case; nothing is sorted."""
     ops: dict[str | None, dict[str, list[Row]]] = {}
     for row in rows:
         ops.setdefault(row.op, {}).setdefault(row.case, []).append(row)
-    return tuple(
-        OpRows(op, tuple(CaseRows(case, tuple(of_case)) for case, of_case in cases.items()))
-        for op, cases in ops.items()
-    )
+    return ops
+
+
+def time_scale(rows: Iterable[Row]) -> TimeScale:
+    """Give the one unit for the times of a case, so that they can be compared at a glance."""
+    return TimeScale.fit(row.timing.device_busy.median_ns for row in rows if row.timing)
 
 
 def param_texts(params: Mapping[str, Any]) -> dict[str, str]:
@@ -96,17 +64,17 @@ def check_lines(rows: Iterable[Row]) -> list[str]:
 
 def progress_line(rows: Iterable[Row]) -> str:
     """Say in one line what the newest rows found."""
-    return " | ".join(_case_line(case) for op in by_op(rows) for case in op.cases)
+    return " | ".join(_case_line(*each) for cases in by_op(rows).values() for each in cases.items())
 
 
-def _case_line(case: CaseRows) -> str:
-    found = []
-    for row in case.rows:
-        busy = case.scale.format(row.timing.device_busy.median_ns) if row.timing else ""
+def _case_line(case: str, rows: Sequence[Row]) -> str:
+    found, scale = [], time_scale(rows)
+    for row in rows:
+        busy = scale.format(row.timing.device_busy.median_ns) if row.timing else ""
         check = "" if row.check is Check.VERIFIED and busy else row.check.value
         ratio = f"({row.ratio})" if row.ratio else ""
         found.append(" ".join(filter(None, (visible(row.implementation), check, busy, ratio))))
-    return f"{visible(case.case)}: {', '.join(found)}"
+    return f"{visible(case)}: {', '.join(found)}"
 
 
 def overview_lines(rows: Iterable[Row]) -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, get_args
 
 from kernelmark.errors import UsageError
 from kernelmark.records import Check
-from kernelmark.verify.tolerance import Policy, Tolerance, Tolerances
+from kernelmark.verify.tolerance import Policy, Tolerance
 
 __all__ = [
+    "Checked",
     "Custom",
     "Declaration",
     "Exact",
@@ -26,9 +27,9 @@ __all__ = [
     "require_reference",
 ]
 
-Rules = Policy | Tolerances | Tolerance | Mapping[str | int, Tolerance] | None
-"""A policy; what somebody says of the tolerance; one rule for all floating and complex outputs; or one per output by
-position, key or name (``0``, ``"y"``, ``"output[1]"``). What it leaves out keeps the table's rule for its dtype."""
+Rules = Policy | Tolerance | Mapping[str | int, Tolerance] | None
+"""A policy; one rule for all floating and complex outputs; or one per output by position, key or name (``0``, ``"y"``,
+``"output[1]"``). What it leaves out keeps the table's rule for its dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ class Noncomparable(_Unchecked):
     status: ClassVar[Check] = Check.NONCOMPARABLE
 
 
-Declaration = Exact | Partial | Custom | Unestablished | ReferenceInfeasible | Noncomparable
+Checked = Exact | Partial | Custom
+Declaration = Checked | Unestablished | ReferenceInfeasible | Noncomparable
 
 
 def require_declaration(declaration: Any, where: str = "verification()") -> Declaration:
@@ -175,7 +177,7 @@ def _require_text(text: object, kind: str, field: str, what: str) -> None:
 
 
 def _require_tolerances(tolerance: object, kind: str) -> None:
-    if isinstance(tolerance, Policy | Tolerances):
+    if isinstance(tolerance, Policy):
         return
     for rule in tolerance.values() if isinstance(tolerance, Mapping) else (tolerance,):
         if rule is not None and not isinstance(rule, Tolerance):

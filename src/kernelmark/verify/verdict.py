@@ -16,29 +16,12 @@ import torch
 from kernelmark.errors import KernelmarkError, UsageError
 from kernelmark.records import Check, ControlResult, OutputCheck
 from kernelmark.units import significant
-from kernelmark.verify.declarations import (
-    Custom,
-    Declaration,
-    Exact,
-    Partial,
-    Rules,
-    require_declaration,
-)
+from kernelmark.verify import tolerance
+from kernelmark.verify.declarations import Checked, Custom, Declaration, Partial, Rules, require_declaration
 from kernelmark.verify.memory import bits, is_packed, pieces
 from kernelmark.verify.numerics import Comparison, allowance, as_tensor, compare, measure, scale_of, wide
 from kernelmark.verify.other_values import permuted
 from kernelmark.verify.structure import Fault, Leaf, Pair, align, describe, leaves, no_output, rebuild
-from kernelmark.verify.tolerance import (
-    EXACT,
-    Elementwise,
-    Form,
-    Normalised,
-    Policy,
-    Ruling,
-    Tolerance,
-    Tolerances,
-    for_dtype,
-)
 
 __all__ = ["Verdict", "check_outputs", "require_answer", "run_controls", "vacuous"]
 
@@ -81,7 +64,7 @@ def check_outputs(got: Any, expected: Any, declaration: Declaration) -> Verdict:
             there, or its own check returns something instead of raising.
     """
     require_declaration(declaration)
-    if not isinstance(declaration, Exact | Partial | Custom):
+    if not isinstance(declaration, Checked):
         return Verdict(True, declaration.status, note=declaration.note)
     found = align(got, expected, first=declaration.first)
     if found.faults:
@@ -118,7 +101,7 @@ def require_answer(expected: Any, declaration: Declaration, who: str) -> None:
 # --- one output ------------------------------------------------------------------------------------------
 
 
-def _rule_for(rules: Rules, pair: Pair) -> Ruling:
+def _rule_for(rules: Rules, pair: Pair) -> tolerance.Ruling:
     """Give the rule for one output and who said so: the one that names it, the one for all, or the policy's.
 
     A rule for all is not applied to integers and booleans: those are exact unless a rule names them.
@@ -127,13 +110,14 @@ def _rule_for(rules: Rules, pair: Pair) -> Ruling:
     if isinstance(rules, Mapping):
         named = next((rules[key] for key in _keys(pair) if key in rules), None)
         if named is not None:
-            return Ruling(named, declared)
+            return tolerance.Ruling(named, declared)
         rules = None
     if isinstance(pair.expected, int):  # as large as it likes: no dtype holds it
-        return Ruling(EXACT, "by its dtype int")
-    if not isinstance(rules, Policy):
-        said = rules if isinstance(rules, Tolerances) else Tolerances(rule=rules, source=declared)
-        rules = Policy(Form.ELEMENTS, file=said)
+        return tolerance.Ruling(tolerance.EXACT, "by its dtype int")
+    if not isinstance(rules, tolerance.Policy):
+        rules = tolerance.Policy(
+            tolerance.Form.ELEMENTS, file=tolerance.Tolerances(rule=rules, source=declared)
+        )
     return rules.for_dtype(as_tensor(pair.expected).dtype)
 
 
@@ -155,7 +139,7 @@ def _compared(pair: Pair, rules: Rules) -> Comparison:
     rule, source = _rule_for(rules, pair)
     compared = measure(pair.got, pair.expected, rule, pair.name)
     said = {"tolerance_source": source}
-    if not compared.check.passed and not compared.check.message and isinstance(rule, Elementwise):
+    if not compared.check.passed and not compared.check.message and isinstance(rule, tolerance.Elementwise):
         said["message"] = _long_sums(pair, compared)
     return compared._replace(check=compared.check.model_copy(update=said))
 
@@ -164,8 +148,8 @@ def _long_sums(pair: Pair, compared: Comparison) -> str:
     """Say what to declare where only elements that cancelled are off, as in long sums; blank elsewhere."""
     if compared.stray or compared.allowed == 0:
         return ""
-    rule, _ = Policy().for_dtype(as_tensor(pair.expected).dtype)
-    if not isinstance(rule, Normalised) or not compare(pair.got, pair.expected, rule).passed:
+    rule, _ = tolerance.Policy().for_dtype(as_tensor(pair.expected).dtype)
+    if not isinstance(rule, tolerance.Normalised) or not compare(pair.got, pair.expected, rule).passed:
         return ""
     return (
         f"against the size of the whole output the error is within {rule.rtol:g}, as rounding in long sums is: if"
@@ -250,18 +234,19 @@ def run_controls(expected: Any, inputs: Any, declaration: Declaration) -> tuple[
     Raises:
         UsageError: the case's own check returns something instead of raising.
     """
-    if not isinstance(declaration, Exact | Partial | Custom):
+    if not isinstance(declaration, Checked):
         return ()
     found = align(expected, expected, first=declaration.first)
     if found.faults:
         return ()
     results = []
-    custom = isinstance(declaration, Custom)
     with torch.no_grad():
         for pair in found.pairs:
-            dtype = as_tensor(pair.expected).dtype
-            rule = for_dtype(dtype) if custom else _rule_for(declaration.tolerance, pair).rule
-            for name, make in _wrong_answers(pair, inputs, rule, indices=custom):
+            if isinstance(declaration, Custom):
+                rule = tolerance.for_dtype(as_tensor(pair.expected).dtype)
+            else:
+                rule = _rule_for(declaration.tolerance, pair).rule
+            for name, make in _wrong_answers(pair, inputs, rule, indices=isinstance(declaration, Custom)):
                 results.append(_put_through(name, make, pair, expected, declaration, rule))
     return tuple(results)
 
@@ -281,15 +266,15 @@ def _put_through(
     make: Callable[[], torch.Tensor],
     pair: Pair,
     expected: Any,
-    declaration: Exact | Partial | Custom,
-    rule: Tolerance,
+    declaration: Checked,
+    rule: tolerance.Tolerance,
 ) -> ControlResult:
     wrong: Any = make()
     if isinstance(pair.expected, torch.Tensor):
         wrong = wrong if wrong.dtype == pair.expected.dtype else wrong.view(pair.expected.dtype)
     else:
         wrong = type(pair.expected)(wrong.item())
-    if compare(wrong, pair.expected, EXACT).passed:
+    if compare(wrong, pair.expected, tolerance.EXACT).passed:
         return ControlResult(control=name, applied=False, caught=False)
     if isinstance(declaration, Custom):
         answer = rebuild(expected, lambda leaf: wrong if leaf.path == pair.path else leaf.value)
@@ -300,7 +285,7 @@ def _put_through(
 
 
 def _wrong_answers(
-    pair: Pair, inputs: Any, rule: Tolerance, *, indices: bool
+    pair: Pair, inputs: Any, rule: tolerance.Tolerance, *, indices: bool
 ) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
     """Give the controls of one output; integers stay within its range where the check may index with them."""
     expected = as_tensor(pair.expected).detach()
@@ -357,7 +342,7 @@ def _truncated(expected: torch.Tensor) -> torch.Tensor:
     return wrong
 
 
-def _one_wrong(expected: torch.Tensor, rule: Tolerance, *, indices: bool) -> torch.Tensor:
+def _one_wrong(expected: torch.Tensor, rule: tolerance.Tolerance, *, indices: bool) -> torch.Tensor:
     """Change the middle element alone."""
     wrong, place = _copy(expected), expected.numel() // 2
     element = wrong.view(-1)[place : place + 1]
@@ -380,7 +365,7 @@ def _far_float(element: torch.Tensor, expected: torch.Tensor, allowed: float) ->
     value = wide(element)
     if not bool(value.isfinite()):
         return torch.zeros_like(element)
-    scale = scale_of(expected, Normalised(1.0))
+    scale = scale_of(expected, tolerance.Normalised(1.0))
     step = _FAR * max(allowed, scale.rms, scale.epsilon * float(value.abs())) or 1.0
     # away from zero it may overflow; towards zero and beyond, clamping leaves it wrong
     value = value + (-step if float(value.real) > 0 else step)
