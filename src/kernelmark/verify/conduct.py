@@ -41,6 +41,7 @@ _WATCHED = (
 compilers and optimisers rebind names of their own when they are first used."""
 _WITH_ALL_BELOW = tuple(f"{name}." for name in _WATCHED if name != "torch")
 _CLASSES_OF = ("torch", "torch.nn", "torch.cuda", "torch.autograd", "kernelmark", "threading", "random")
+_CLASSES_BELOW = ("torch.nn.", "torch.cuda.", "torch.autograd.", "kernelmark.")
 """Packages whose classes are looked into: their methods may not be replaced either."""
 
 _LISTED = 3
@@ -125,9 +126,7 @@ class Conduct(Guard):
     def after_call(self, call: Callable[[], Any], look: Callable[[Any], Any]) -> tuple[Any, str]:
         """Call once on the CPU and look at the result at once and a while later; give it, and what was not finished.
 
-        Args:
-            call: The call.
-            look: Copies what it gave, in a form that compares equal where nothing changed.
+        ``look`` copies what the call gave, in a form that compares equal where nothing changed.
         """
         given = call()
         first, before = look(given), _work_of_others(self._tasks)
@@ -154,9 +153,8 @@ class Conduct(Guard):
             replaced += [
                 name for name in now.keys() - before.keys() if callable(now[name]) and _hides(owner, name)
             ]
-            yield from (
-                f"{_path_of(owner)}.{name} is now {_shown(now.get(name, 'gone'))}" for name in replaced
-            )
+            home = owner.__name__ if isinstance(owner, ModuleType) else _shown(owner)
+            yield from (f"{home}.{name} is now {_shown(now.get(name, 'gone'))}" for name in replaced)
 
     def _set(self) -> Iterator[str]:
         now = _settings()
@@ -183,14 +181,10 @@ def _owners(model: torch.nn.Module) -> Iterable[ModuleType | type]:
         for module in modules
         for value in list(vars(module).values())
         # by its type: some of torch's objects warn when an attribute of theirs is read
-        if issubclass(type(value), type) and _is_looked_into(value.__module__)
+        if issubclass(type(value), type)
+        and (str(value.__module__) in _CLASSES_OF or str(value.__module__).startswith(_CLASSES_BELOW))
     ]
     return {id(each): each for each in (*modules, *classes, *map(type, model.modules()))}.values()
-
-
-def _is_looked_into(home: object) -> bool:
-    below = ("torch.nn.", "torch.cuda.", "torch.autograd.", "kernelmark.")
-    return isinstance(home, str) and (home in _CLASSES_OF or home.startswith(below))
 
 
 def _is_function(value: object) -> bool:
@@ -210,13 +204,9 @@ def _is_of_dynamo(value: object) -> bool:
     return code is not None and code.co_filename.startswith(str(_TORCH / "_dynamo"))
 
 
-def _path_of(owner: ModuleType | type) -> str:
-    return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
-
-
 def _shown(value: object) -> str:
-    home, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-    return f"{home}.{name}" if name else repr(value)[:60]
+    name = getattr(value, "__qualname__", "")
+    return f"{getattr(value, '__module__', '')}.{name}" if name else repr(value)[:60]
 
 
 # --- settings ------------------------------------------------------------------------------------------
@@ -245,13 +235,9 @@ def _settings() -> dict[str, Any]:
 
     hooks = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_module_registration_hooks")
     overridden = map(str, getattr(torch.library, "_impls", ()))
+    read = ((owner, name) for owner, names in _READ.items() for name in names if hasattr(owner, name))
     found: dict[str, Any] = {
-        **{
-            f"{owner.__name__}.{name}()": _read(getattr(owner, name))
-            for owner, names in _READ.items()
-            for name in names
-            if hasattr(owner, name)
-        },
+        **{f"{owner.__name__}.{name}()": _read(getattr(owner, name)) for owner, name in read},
         "the processors that the process may use": tuple(sorted(os.sched_getaffinity(0))),
         "the process's priority": os.getpriority(os.PRIO_PROCESS, 0),
         "the global hooks of torch.nn": tuple(len(getattr(modules, each, ())) for each in hooks),
@@ -336,10 +322,8 @@ def after_call_on_cuda(
     Work on a stream that nobody joins is done in the end, and a check that waits for the whole device sees the right
     answer; a program that goes on with the result does not.
 
-    Args:
-        call: The call.
-        look: Gives the fingerprint of a result.
-        previous: The fingerprint of the answer to other inputs; one that equals it tells nothing of its order.
+    ``look`` gives the fingerprint of a result; an answer that equals the ``previous`` one, to other inputs, tells
+    nothing of its order.
     """
     torch.cuda.synchronize()
     torch.cuda._sleep(_SLEEP_CYCLES)

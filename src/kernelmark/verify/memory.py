@@ -65,12 +65,8 @@ def pieces(
 ) -> Iterator[tuple[int, tuple[torch.Tensor, ...]]]:
     """Walk tensors of one shape together, in index order: the offset of a piece, and the piece of each, flat.
 
-    No tensor is copied as a whole, whatever its strides; an expanded one is walked at its expanded size.
-
-    Args:
-        tensors: What is walked.
-        limit: Elements in a piece at most; 0 for :func:`piece_size`.
-        offset: That of the first element.
+    No tensor is copied as a whole, whatever its strides; an expanded one is walked at its expanded size. A piece has
+    at most ``limit`` elements, by default :func:`piece_size`; ``offset`` is the first element's.
     """
     limit = limit or piece_size(tensors[0].device)
     count = tensors[0].numel()
@@ -88,9 +84,7 @@ def pieces(
 def physical(tensor: torch.Tensor, storage: torch.UntypedStorage | None = None) -> torch.Tensor:
     """Give a view of the same elements without autograd and without a pending conjugation or negation.
 
-    Args:
-        tensor: Whose form the view has.
-        storage: Other memory to view in that form.
+    With ``storage`` it is a view of that memory, in the form of ``tensor``.
     """
     memory = tensor.untyped_storage() if storage is None else storage
     view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)

@@ -59,17 +59,11 @@ class _Figures(NamedTuple):
 
 
 def compare(got: Any, expected: Any, tolerance: Tolerance, name: str = "output") -> OutputCheck:
-    """Compare two tensors of one shape, dtype and device, or two numbers of one type.
+    """Compare two tensors of one shape, dtype and device, or two numbers of one type; ``name`` is the output's.
 
     NaN equals NaN, and infinity infinity of the same sign, in the same place only. Integers and booleans are
     subtracted as integers, so that large ones do not meet in a rounding. ``max_abs_error`` is infinite where
     a NaN or infinity is out of place; ``max_rel_error`` leaves out elements whose expected value is zero.
-
-    Args:
-        got: What an implementation gave.
-        expected: What the reference gave.
-        tolerance: How far apart they may be.
-        name: What to call this output.
     """
     return measure(got, expected, tolerance, name).check
 

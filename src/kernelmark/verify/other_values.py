@@ -8,7 +8,7 @@ that one when the inputs proper come back. An :class:`InputGuard` brings them ba
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,9 +32,7 @@ class StaleGuard:
     Floating-point and complex inputs first. Integers and booleans are left alone then, with every tensor that shares
     their memory: they may be indices, and an index out of range does more harm than a wrong answer.
 
-    Args:
-        inputs: The tensors, in whatever nesting; each is changed once however often it is named.
-        seed: Where the changes come from.
+    ``inputs`` are the tensors, in whatever nesting; each is changed once however often it is named.
     """
 
     __slots__ = ("_inputs", "_random", "_tensors")
@@ -46,7 +44,7 @@ class StaleGuard:
 
     def scramble(self) -> tuple[str, ...]:
         """Permute the values of each tensor; give the names of those that differ now."""
-        return tuple(name for name, tensor in self._tensors if self._scramble(tensor))
+        return _changed(self._tensors, self._permuted)
 
     def draw(self) -> tuple[str, ...]:
         """Permute the values of each tensor and scale each by a factor of its own; give the names of those changed.
@@ -54,11 +52,13 @@ class StaleGuard:
         What a permutation leaves as it is, a sum, a maximum, a sorted order, is another one then. A factor is from
         a half to one, so that no value leaves the range from the smallest to the largest and zero.
         """
-        return tuple(name for name, tensor in self._tensors if self._scramble(tensor, each=True))
+        return _changed(
+            self._tensors, lambda words, dtype: self._scaled(self._permuted(words, dtype), dtype, each=True)
+        )
 
     def rescale(self) -> tuple[str, ...]:
         """Scale each tensor as a whole: a triangle stays one, a symmetry too; give the names of those changed."""
-        return tuple(name for name, tensor in self._tensors if self._scramble(tensor, permute=False))
+        return _changed(self._tensors, lambda words, dtype: self._scaled(words.clone(), dtype, each=False))
 
     def draw_integers(self) -> tuple[str, ...]:
         """Draw integers between the smallest and the largest, permute booleans; give the names of those changed.
@@ -66,30 +66,21 @@ class StaleGuard:
         What is in rising order, as offsets are, stays so with its two ends; what are all different, as the places of
         a permutation are, stay the same numbers.
         """
-        whole = _changeable(self._inputs, inexact=False)
-        return tuple(name for name, tensor in whole if self._draw_integers(tensor))
+        return _changed(_changeable(self._inputs, inexact=False), self._other_integers)
 
     def nudge(self) -> tuple[str, ...]:
         """Swap one random element of each tensor with one that differs; give the names of those that had.
 
         The sum, the values and all but two elements stay as they are: a fingerprint that samples misses it.
         """
-        return tuple(name for name, tensor in self._tensors if self._nudge(tensor))
+        return _changed(self._tensors, self._nudged)
 
-    def _scramble(self, tensor: torch.Tensor, *, permute: bool = True, each: bool = False) -> bool:
-        words = gather(tensor)
-        other = permuted(words, self._random) if permute else words.clone()
-        if permute and torch.equal(other, words):
-            other = words.roll(1, 0)
-        if each or not permute:
-            self._scale(other, tensor.dtype, each=each)
-        if torch.equal(other, words):
-            return False
-        scatter(tensor, other)
-        return True
+    def _permuted(self, words: torch.Tensor, _dtype: torch.dtype) -> torch.Tensor:
+        other = permuted(words, self._random)
+        return words.roll(1, 0) if torch.equal(other, words) else other
 
-    def _scale(self, words: torch.Tensor, dtype: torch.dtype, *, each: bool) -> None:
-        """Scale the numbers that ``words`` are the bits of, in pieces of bounded size."""
+    def _scaled(self, words: torch.Tensor, dtype: torch.dtype, *, each: bool) -> torch.Tensor:
+        """Scale the numbers that ``words`` are the bits of, in place and in pieces of bounded size."""
         part = dtype.to_real()
         numbers, step = words.view(-1).view(part), piece_size(words.device)
         wide = torch.float64 if part == torch.float64 else torch.float32
@@ -97,47 +88,47 @@ class StaleGuard:
         factors = 0.5 + torch.rand(count, generator=self._random, dtype=wide).to(words.device) / 2
         for piece in numbers.split(step):
             piece.copy_((piece.to(wide) * factors[: len(piece)]).to(part))
+        return words
 
-    def _draw_integers(self, tensor: torch.Tensor) -> bool:
-        words = gather(tensor)
-        values = words.view(tensor.dtype).cpu()
-        if tensor.dtype == torch.bool:
-            other = permuted(values, self._random)
-        else:
-            other = self._other_integers(values.to(torch.int64)).to(tensor.dtype)
-        if torch.equal(other, values):
-            return False
-        scatter(tensor, other.view(words.dtype).to(words.device))
-        return True
-
-    def _other_integers(self, values: torch.Tensor) -> torch.Tensor:
+    def _other_integers(self, words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        values = words.view(dtype).cpu().to(torch.int64)
         low, high = int(values.min()), int(values.max())
-        if len(values) == high - low + 1 == len(values.unique()):
-            return permuted(values, self._random)
-        above = min(high + 1, 2**63 - 1)
-        drawn = torch.randint(low, max(above, low + 1), values.shape, generator=self._random)
-        if len(values) > 2 and bool((values[1:] >= values[:-1]).all()):
-            drawn = drawn.sort().values
-            drawn[0], drawn[-1] = low, high
-        return drawn
+        if dtype == torch.bool or len(values) == high - low + 1 == len(values.unique()):
+            drawn = permuted(values, self._random)
+        else:
+            above = min(high + 1, 2**63 - 1)
+            drawn = torch.randint(low, max(above, low + 1), values.shape, generator=self._random)
+            if len(values) > 2 and bool((values[1:] >= values[:-1]).all()):
+                drawn = drawn.sort().values
+                drawn[0], drawn[-1] = low, high
+        return drawn.to(dtype).view(words.dtype).to(words.device)
 
-    def _nudge(self, tensor: torch.Tensor) -> bool:
-        words = gather(tensor)
-        if len(words) < 2:
-            return False
+    def _nudged(self, words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         here = int(torch.randint(len(words), (1,), generator=self._random))
         # furthest from the one here, among some
         places = torch.randint(len(words), (min(len(words), _CANDIDATES),), generator=self._random)
-        values = _wide(words[places.to(words.device)], tensor.dtype)
-        distance = (values - _wide(words[here : here + 1], tensor.dtype)).abs().nan_to_num(nan=0.0)
+        values = _wide(words[places.to(words.device)], dtype)
+        distance = (values - _wide(words[here : here + 1], dtype)).abs().nan_to_num(nan=0.0)
         there = int(places[distance.argmax()])
         if torch.equal(words[there], words[here]):
             there = _first_other(words, here)
-        if there == here:
-            return False
-        words[[here, there]] = words[[there, here]]
-        scatter(tensor, words)
-        return True
+        swapped = words.clone()
+        swapped[[here, there]] = words[[there, here]]
+        return swapped
+
+
+def _changed(
+    tensors: Iterable[tuple[str, torch.Tensor]], change: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
+) -> tuple[str, ...]:
+    """Put other bits into each tensor, which ``change`` makes of its own; give the names of those that differ."""
+    found = []
+    for name, tensor in tensors:
+        words = gather(tensor)
+        other = change(words, tensor.dtype)
+        if not torch.equal(other, words):
+            scatter(tensor, other)
+            found.append(name)
+    return tuple(found)
 
 
 def permuted(words: torch.Tensor, random: torch.Generator) -> torch.Tensor:
@@ -226,10 +217,7 @@ def second_draw(
     for a product. The values of each float input are permuted, and where none of them is negative, signs are drawn
     as well.
 
-    Args:
-        model: Called on copies; it may write them.
-        inputs: The first draw.
-        seed: Where the permutations and signs come from.
+    The model is called on copies, which it may write.
     """
     if not any(_is_float(leaf) for leaf in pytree.tree_leaves(tuple(inputs))):
         return None, "it has no float input that could be drawn again"

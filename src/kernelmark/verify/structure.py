@@ -212,13 +212,10 @@ def describe(value: Any) -> str:
 
 
 def align(got: Any, expected: Any, *, first: int | None = None) -> Alignment:
-    """Put the answer of an implementation beside the reference's.
+    """Put the answer of an implementation beside the reference's; of the ``first`` so many outputs, where it is given.
 
-    Args:
-        got: The answer of an implementation.
-        expected: The reference's answer.
-        first: Compare only so many outputs. An output is what stands at the top: an entry of the tuple, list
-            or dict that came back, or the one tensor. How many more either side has does then not matter.
+    An output is what stands at the top: an entry of the tuple, list or dict that came back, or the one tensor. How
+    many more than ``first`` either side has does not matter.
     """
     found = Alignment()
     wanted = _entries(expected)

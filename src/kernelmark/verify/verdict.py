@@ -52,12 +52,7 @@ class Verdict:
 
 
 def check_outputs(got: Any, expected: Any, declaration: Declaration) -> Verdict:
-    """Check an answer against the reference's, as ``declaration`` says.
-
-    Args:
-        got: What an implementation returned.
-        expected: What the reference returned.
-        declaration: How the case is checked.
+    """Check an implementation's answer against the reference's, as ``declaration`` says.
 
     Raises:
         UsageError: the declaration cannot be used: it is none, its tolerances name an output that is not
@@ -158,11 +153,7 @@ def _long_sums(pair: Pair, compared: Comparison) -> str:
 
 
 def _run_custom(got: Any, expected: Any, declaration: Custom) -> str:
-    """Run the case's own assertion; give what it says against the answer, blank where it says nothing.
-
-    Raises:
-        UsageError: it returned something: a check that answers False has not failed anything.
-    """
+    """Run the case's own assertion; give what it says against the answer, blank where it says nothing."""
     check = f"the case's own check ({declaration.note})"
     try:
         answer = declaration.check(got, expected)
@@ -172,11 +163,9 @@ def _run_custom(got: Any, expected: Any, declaration: Custom) -> str:
         raise
     except Exception as error:  # noqa: BLE001 - a check that breaks has not passed, whatever it broke with
         return f"{check} is broken or cannot cope with this answer: {type(error).__name__}: {error}"
-    if answer is not None:
-        raise UsageError(
-            f"{check} returned {answer!r}; it must raise AssertionError"
-            " where the answer is wrong, and return nothing"
-        )
+    if answer is not None:  # one that answers False has not failed anything
+        told = "it must raise AssertionError where the answer is wrong, and return nothing"
+        raise UsageError(f"{check} returned {answer!r}; {told}")
     return ""
 
 
@@ -224,12 +213,12 @@ def _listed(reports: list[list[str]]) -> list[str]:
 
 
 def run_controls(expected: Any, inputs: Any, declaration: Declaration) -> tuple[ControlResult, ...]:
-    """Put wrong answers through the check that ``declaration`` asks for.
+    """Put wrong answers through the check that ``declaration`` asks for; none where it compares nothing.
 
     Args:
         expected: The reference's answer.
         inputs: The arguments of the call: an input that passes for the answer shows a check of nothing.
-        declaration: How the case is checked; nothing is run for one that compares nothing.
+        declaration: How the case is checked.
 
     Raises:
         UsageError: the case's own check returns something instead of raising.
