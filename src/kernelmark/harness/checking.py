@@ -32,7 +32,6 @@ from kernelmark.verify import (
     InputGuard,
     OwnedOutputs,
     Settings,
-    SharedInputs,
     Verdict,
     apart_from,
     check_outputs,
@@ -103,7 +102,7 @@ class Watch:
     implementation: Implementation
     device: Device
     answer: Answer
-    shared: SharedInputs
+    shared: InputGuard
     guards: tuple[Guard, ...]
 
     @classmethod
@@ -113,7 +112,7 @@ class Watch:
         planned: Planned,
         device: Device,
         answer: Answer,
-        shared: SharedInputs,
+        shared: InputGuard,
         settings: Settings,
     ) -> Watch | None:
         """Set the guards up: those that hold for every way in, and those of this implementation."""
@@ -222,7 +221,7 @@ def check_all(
     case = plan.case
     require_reference(case.verification, case.reference)
     case.require_declared_inputs()
-    shared = SharedInputs(InputGuard(case.inputs))
+    shared = InputGuard(case.inputs)
     answer = _ask_reference(plan, shared, device)
     settings = Settings()
     watches = {
@@ -274,7 +273,7 @@ def check_again(watch: Watch, finding: Finding) -> Finding:
     return audit_outputs(watch, finding, outputs, when="when it was called again after timing")
 
 
-def _ask_reference(plan: Plan, shared: SharedInputs, device: Device) -> Answer:
+def _ask_reference(plan: Plan, shared: InputGuard, device: Device) -> Answer:
     case, declaration = plan.case, plan.case.verification
     if not declaration.checked:
         return Answer(asked=False, status=declaration.status, note=declaration.note)
@@ -294,8 +293,8 @@ def _ask_reference(plan: Plan, shared: SharedInputs, device: Device) -> Answer:
         failure = error
         if is_out_of_memory(error):
             device.release_memory()
-    if changed := shared.kept.changed():
-        shared.kept.restore()
+    if changed := shared.changed():
+        shared.restore()
         raise InputsModifiedError(
             f"{case.id}: the reference wrote to the inputs that all implementations share"
             f" ({', '.join(changed)}); let it work on a copy"
@@ -373,7 +372,7 @@ def _check_with_other_values(watch: Watch, finding: Finding) -> Finding:
     What these calls return need not make sense to the op, and is only told from its answer. They give a wrong
     cache something wrong to remember.
     """
-    changes = OtherValues(watch.implementation, watch.plan.case, watch.shared.kept, watch.device)
+    changes = OtherValues(watch.implementation, watch.plan.case, watch.shared, watch.device)
     checked = None
     for kind in changes.kinds:
         before = changes.call(kind)

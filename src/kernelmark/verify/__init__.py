@@ -34,7 +34,7 @@ from kernelmark.verify.tolerance import (
 
 if TYPE_CHECKING:
     from kernelmark.verify.conduct import Settings
-    from kernelmark.verify.guards import Guard, InputGuard, OwnedOutputs, Renewed, SharedInputs, differing
+    from kernelmark.verify.guards import Guard, InputGuard, OwnedOutputs, Renewed, differing
     from kernelmark.verify.memory import apart_from, poison, untouched, unwritten
     from kernelmark.verify.other_values import StaleGuard, fingerprint
     from kernelmark.verify.structure import detached_copy
@@ -57,7 +57,6 @@ __all__ = [
     "ReferenceInfeasible",
     "Renewed",
     "Settings",
-    "SharedInputs",
     "StaleGuard",
     "Tolerance",
     "Tolerances",

@@ -17,11 +17,91 @@ from kernelmark.errors import InputsModifiedError, OutOfBoundsError, UsageError,
 from kernelmark.verify.memory import NAN_BITS, physical, poison, same_bits, untouched, unwritten
 from kernelmark.verify.structure import attributes, held_tensors, unreal
 
-__all__ = ["Canaries", "Guard", "InputGuard", "OwnedOutputs", "Renewed", "SharedInputs", "differing"]
+__all__ = ["Canaries", "Guard", "InputGuard", "OwnedOutputs", "Renewed", "differing"]
 
 
-class InputGuard:
-    """A snapshot of every tensor in ``tensors``, made when it is built.
+class Guard:
+    """Entered before a call and left after it; each of its hooks may be left as it is."""
+
+    error: ClassVar[type[VerificationError]] = VerificationError
+    """What the row fails with."""
+    renews: ClassVar[bool] = False
+    """Whether each call gets other values, which :meth:`given` tells."""
+
+    def enter(self) -> None:
+        """Get ready for a call."""
+
+    def breach(self) -> str:
+        """Say what calls did that none may do, as what follows their name, and put it right; blank for nothing."""
+        return ""
+
+    def exit(self, who: str) -> VerificationError | None:
+        """Say what ``who`` did that no call may do, and put it right; also where a timed call is looked at.
+
+        It is not entered before timed calls.
+        """
+        breach = self.breach()
+        return self.error(f"{who} {breach}") if breach else None
+
+    def given(self) -> tuple[Any, ...] | None:
+        """Give what the last call was called with, where that is other values for each call."""
+        return None
+
+
+@dataclass(slots=True)
+class OwnedOutputs(Guard):
+    """What an implementation writes its answer into is poisoned before each call, with two poisons in turn."""
+
+    tensors: tuple[Any, ...]
+    _which: int = 0
+    _entered: bool = False
+    _before: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    def enter(self) -> None:
+        """Poison them."""
+        poison(self.tensors, self._which)
+        self._entered = True
+
+    def breach(self) -> str:
+        """Name the elements that kept the poisons of two calls: nobody wrote them."""
+        if not self._entered:
+            return ""
+        now = untouched(self.tensors, self._which)
+        kept = unwritten(self._before, now)
+        self._before, self._which, self._entered = now, 1 - self._which, False
+        return f"left part of its own output unwritten: {kept[0]}" if kept else ""
+
+
+@dataclass(slots=True)
+class Renewed(Guard):
+    """Arguments into which ``reset`` puts other values before each call.
+
+    Args:
+        arguments: What calls get.
+        drawn: Gives the values that the last ``reset`` put there; outputs are compared with the answer to those.
+    """
+
+    arguments: tuple[Any, ...]
+    drawn: Callable[[], tuple[Any, ...]]
+
+    error = InputsModifiedError
+    renews = True
+
+    def given(self) -> tuple[Any, ...]:
+        """Give the values that the last call got."""
+        return self.drawn()
+
+    def breach(self) -> str:
+        """Name the arguments that are not what was drawn."""
+        written = ", ".join(differing(self.arguments, self.drawn()))
+        return f"wrote to its inputs ({written}); it must leave them as they were" if written else ""
+
+
+# --- inputs ----------------------------------------------------------------------------------------------
+
+
+class InputGuard(Guard):
+    """The inputs that implementations share are what they were, bit by bit: a snapshot, made when it is built.
 
     Whole memory blocks are kept, not tensors, so that aliases, views and expanded tensors come back bit for bit,
     with the bytes that no view shows. The price is one copy of every block, on its own device.
@@ -35,7 +115,7 @@ class InputGuard:
             else that holds values.
     """
 
-    __slots__ = ("_blocks", "_containers", "_held")
+    error = InputsModifiedError
 
     def __init__(self, tensors: Any) -> None:
         self._blocks: dict[tuple[str, int, int], _Block] = {}
@@ -75,6 +155,17 @@ class InputGuard:
                 report.append(f"memory beside what {' and '.join(h.name for h in owners)} shows of it")
         return report
 
+    def breach(self) -> str:
+        """Put changed inputs back, and name them."""
+        changed = self.changed()
+        if not changed:
+            return ""
+        self.restore()
+        return (
+            f"wrote to the inputs that all implementations share ({', '.join(changed)});"
+            " give it private copies in Implementation(args=...) and restore them in reset"
+        )
+
     def restore(self) -> None:
         """Put everything back in place: the same tensors, at the same addresses, hold the same bits.
 
@@ -97,10 +188,11 @@ class _Block:
     def intact(self) -> bool:
         if self.storage.nbytes() != self.size:
             return False
-        now, words = self._bytes(), self.size // 8 * 8  # bytes cost eight times the work of 64-bit words
-        return same_bits(now[:words].view(torch.int64), self.saved[:words].view(torch.int64)) and torch.equal(
-            now[words:], self.saved[words:]
+        cut = self.size // 8 * 8  # bytes cost eight times the work of 64-bit words
+        (now, now_rest), (then, then_rest) = (
+            (each[:cut].view(torch.int64), each[cut:]) for each in (self._bytes(), self.saved)
         )
+        return same_bits(now, then) and same_bits(now_rest, then_rest)
 
     def restore(self) -> None:
         if self.storage.nbytes() != self.size:
@@ -114,9 +206,8 @@ class _Held:
     def __init__(self, name: str, tensor: torch.Tensor, block: _Block) -> None:
         self.name, self.tensor, self.block = name, tensor, block
         self._form = _form(tensor)
-        self._original = (
-            tensor.detach()
-        )  # keeps the memory and the form, whatever is done to the tensor itself
+        # keeps the memory and the form, whatever is done to the tensor itself
+        self._original = tensor.detach()
         self._gradient = tensor.grad if tensor.is_leaf else None
 
     def changed_form(self) -> bool:
@@ -212,106 +303,6 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
         *(tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype),
         *(tensor.is_conj(), tensor.is_neg(), tensor.requires_grad),
     )
-
-
-# --- guards ----------------------------------------------------------------------------------------------
-
-
-class Guard:
-    """Entered before a call and left after it; each of its hooks may be left as it is."""
-
-    error: ClassVar[type[VerificationError]] = VerificationError
-    """What the row fails with."""
-    renews: ClassVar[bool] = False
-    """Whether each call gets other values, which :meth:`given` tells."""
-
-    def enter(self) -> None:
-        """Get ready for a call."""
-
-    def breach(self) -> str:
-        """Say what calls did that none may do, as what follows their name, and put it right; blank for nothing."""
-        return ""
-
-    def exit(self, who: str) -> VerificationError | None:
-        """Say what ``who`` did that no call may do, and put it right; also where a timed call is looked at.
-
-        It is not entered before timed calls.
-        """
-        breach = self.breach()
-        return self.error(f"{who} {breach}") if breach else None
-
-    def given(self) -> tuple[Any, ...] | None:
-        """Give what the last call was called with, where that is other values for each call."""
-        return None
-
-
-@dataclass(slots=True)
-class SharedInputs(Guard):
-    """The inputs that all implementations share are what they were, bit by bit."""
-
-    kept: InputGuard
-
-    error = InputsModifiedError
-
-    def breach(self) -> str:
-        """Put changed inputs back, and name them."""
-        changed = self.kept.changed()
-        if not changed:
-            return ""
-        self.kept.restore()
-        return (
-            f"wrote to the inputs that all implementations share ({', '.join(changed)});"
-            " give it private copies in Implementation(args=...) and restore them in reset"
-        )
-
-
-@dataclass(slots=True)
-class OwnedOutputs(Guard):
-    """What an implementation writes its answer into is poisoned before each call, with two poisons in turn."""
-
-    tensors: tuple[Any, ...]
-    _which: int = 0
-    _entered: bool = False
-    _before: Mapping[str, torch.Tensor] = field(default_factory=dict)
-
-    def enter(self) -> None:
-        """Poison them."""
-        poison(self.tensors, self._which)
-        self._entered = True
-
-    def breach(self) -> str:
-        """Name the elements that kept the poisons of two calls: nobody wrote them."""
-        if not self._entered:
-            return ""
-        now = untouched(self.tensors, self._which)
-        kept = unwritten(self._before, now)
-        self._before, self._which, self._entered = now, 1 - self._which, False
-        return f"left part of its own output unwritten: {kept[0]}" if kept else ""
-
-
-@dataclass(slots=True)
-class Renewed(Guard):
-    """Arguments into which ``reset`` puts other values before each call.
-
-    Args:
-        arguments: What calls get.
-        drawn: Gives the values that the last ``reset`` put there; outputs are compared with the answer to those.
-    """
-
-    arguments: tuple[Any, ...]
-    drawn: Callable[[], tuple[Any, ...]]
-
-    error = InputsModifiedError
-    renews = True
-
-    def given(self) -> tuple[Any, ...]:
-        """Give the values that the last call got."""
-        return self.drawn()
-
-    def breach(self) -> str:
-        """Name the arguments that are not what was drawn."""
-        written = ", ".join(differing(self.arguments, self.drawn()))
-        return f"wrote to its inputs ({written}); it must leave them as they were" if written else ""
 
 
 # --- canaries --------------------------------------------------------------------------------------------
