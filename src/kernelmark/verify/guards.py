@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from kernelmark.errors import InputsModifiedError, OutOfBoundsError, UsageError, VerificationError
-from kernelmark.verify.memory import NAN_BITS, physical, poison, same_bits, untouched, unwritten
+from kernelmark.verify.memory import MARKS, mark, physical, poison, same_bits, untouched, unwritten
 from kernelmark.verify.structure import attributes, held_tensors, unreal
 
 __all__ = ["Canaries", "Guard", "InputGuard", "OwnedOutputs", "Renewed", "differing"]
@@ -310,9 +310,6 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
 _GUARD_BYTES = 4096
 """On each side. A page: a multiple of what allocators align to (64 bytes on a CPU, 512 on CUDA devices), so
 that the buffer itself is aligned as it would be alone."""
-_NUMBERS = 0x3C
-"""As many guards can be told apart in bfloat16, which has six bits below its quiet one."""
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(slots=True, eq=False)
@@ -341,27 +338,18 @@ class _Fenced:
             yield f"{count} bytes before the start of {self.name}, the nearest {place} bytes before it"
 
     def _guard(self) -> torch.Tensor:
-        element = _pattern(self.buffer.dtype, self.number % _NUMBERS, self.turn).view(torch.uint8)
-        return element.repeat(_GUARD_BYTES // len(element)).to(self.memory.device)
-
-
-def _pattern(dtype: torch.dtype, number: int, turn: int) -> torch.Tensor:
-    """Give one element of the guard that buffer ``number`` has in its ``turn``: 0, 1, or 2 for zeros.
-
-    In floats turn 0 is a NaN with the number in its payload, turn 1 a large number below zero. Elsewhere both are
-    bytes of their own, neither 0 nor 1.
-    """
-    nan = NAN_BITS.get(str(dtype).removeprefix("torch."))
-    if turn == 2:
-        return torch.zeros(1, dtype=dtype)
-    if nan is None or dtype.itemsize == 1:
-        byte = (0x5A + 2 * number) % 0x7E + 2
-        same = torch.full((dtype.itemsize,), byte if turn == 0 else 0xFF - byte, dtype=torch.uint8)
-        return same.view(dtype)
-    if turn == 0:
-        word = torch.tensor([nan & ~0x3F | 1 + number], dtype=torch.int64)
-        return word.to(_BITS[dtype.itemsize]).view(dtype)
-    return torch.tensor([-(0.5 + number / (2 * _NUMBERS)) * torch.finfo(dtype).max], dtype=dtype)
+        """Give the bytes of the guard: a mark of this buffer's own in turn 0 and 1, zeros in turn 2."""
+        if self.turn == 2:
+            return torch.zeros(_GUARD_BYTES, dtype=torch.uint8, device=self.memory.device)
+        dtype = self.buffer.dtype
+        has_nan = (dtype.is_floating_point or dtype.is_complex) and dtype.itemsize > 1
+        word = mark(dtype if has_nan else torch.uint8, self.turn, self.number % MARKS)
+        return (
+            word.expand(_GUARD_BYTES // word.element_size())
+            .contiguous()
+            .view(torch.uint8)
+            .to(self.memory.device)
+        )
 
 
 @dataclass(slots=True)

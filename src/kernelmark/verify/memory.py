@@ -16,11 +16,12 @@ from kernelmark.errors import UsageError
 from kernelmark.verify.structure import storages, tensors, unreal
 
 __all__ = [
-    "NAN_BITS",
+    "MARKS",
     "apart_from",
     "bits",
     "gather",
     "is_packed",
+    "mark",
     "physical",
     "piece_size",
     "pieces",
@@ -41,7 +42,7 @@ H200 0.44 s at 2²⁰, 0.11 s and 232 MiB at 2²², 0.08 s and 928 MiB at 2²⁴
 
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-NAN_BITS = {
+_NAN_BITS = {
     "float64": 0x7FF8_5A5A_5A5A_5A5A,
     "float32": 0x7FC5_A5A5,
     "float16": 0x7E5A,
@@ -52,7 +53,10 @@ NAN_BITS = {
     "float8_e5m2fnuz": 0x80,
 }
 """Quiet NaNs whose payload no arithmetic makes by itself; 8-bit formats have one NaN or few."""
-_PATTERN = 0x5A5A_5A5A_5A5A_5A5A
+MARKS = 60
+"""As many marks can be told apart in bfloat16, which has six bits below its quiet one."""
+_POISON = 36
+"""The mark that poison is: 0x5A in each byte of an integer."""
 
 
 def piece_size(device: torch.device) -> int:
@@ -174,7 +178,7 @@ def poison(outputs: Any, which: int) -> None:
         UsageError: ``which`` is neither 0 nor 1, or an output is no plain tensor in memory.
     """
     for _, tensor in _poisonable(outputs):
-        bits(physical(tensor)).fill_(_word(tensor.dtype, which))
+        bits(physical(tensor)).fill_(int(mark(tensor.dtype, which)))
 
 
 def untouched(outputs: Any, which: int) -> dict[str, torch.Tensor]:
@@ -185,7 +189,7 @@ def untouched(outputs: Any, which: int) -> dict[str, torch.Tensor]:
     """
     masks = {}
     for name, tensor in _poisonable(outputs):
-        mask = bits(physical(tensor)) == _word(tensor.dtype, which)
+        mask = bits(physical(tensor)) == int(mark(tensor.dtype, which))
         mask = mask.all(-1) if tensor.is_complex() else mask
         if bool(mask.any()):
             masks[name] = mask
@@ -222,17 +226,25 @@ def _poisonable(outputs: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, tensor
 
 
-def _word(dtype: torch.dtype, which: int) -> int:
-    """Give the poison as the signed integer of the size of an element, or of a part of a complex one."""
+def mark(dtype: torch.dtype, which: int, number: int = _POISON) -> torch.Tensor:
+    """Give the word of an element, or of a part of a complex one, that says that nobody wrote there.
+
+    ``which`` is 0 for a NaN with the ``number`` in its payload, a byte of its own throughout, or True, and 1 for a
+    large number below zero, the complement of that byte, or False.
+    """
     if which not in (0, 1):
         raise UsageError(f"there is no poison number {which!r}; the two are 0 and 1")
     part = dtype.to_real()
-    if part == torch.bool:
-        return 1 - which
-    nan = NAN_BITS.get(str(part).removeprefix("torch."))
+    nan = _NAN_BITS.get(str(part).removeprefix("torch."))
     if nan is not None and which == 1:
-        large = torch.tensor(-0.8 * torch.finfo(part).max, dtype=torch.float64, device="cpu")
-        return int(bits(large.to(part)))
-    word = ~_PATTERN if which == 1 else nan or _PATTERN
+        large = -(0.5 + number / (2 * MARKS)) * torch.finfo(part).max
+        return bits(torch.tensor(large, dtype=torch.float64, device="cpu").to(part))
+    if part == torch.bool:
+        word = 1 - which
+    elif nan is not None:
+        word = nan if part.itemsize == 1 else nan & ~0x3F | 1 + number
+    else:
+        byte = 0x36 + number
+        word = int.from_bytes([byte if which == 0 else 0xFF - byte] * part.itemsize)
     sign = 1 << (8 * part.itemsize - 1)
-    return ((word & (2 * sign - 1)) ^ sign) - sign
+    return torch.tensor((word ^ sign) - sign, dtype=_WORDS[part.itemsize], device="cpu")

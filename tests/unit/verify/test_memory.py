@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kernelmark.errors import UsageError
 from kernelmark.verify import apart_from, poison, untouched, unwritten
-from kernelmark.verify.memory import bits, gather, physical, pieces, scatter
+from kernelmark.verify.memory import MARKS, bits, gather, mark, physical, pieces, scatter
 
 
 @st.composite
@@ -224,3 +224,13 @@ def test_tensors_that_share_memory_with_what_is_kept_are_left_out():
     found = apart_from((x[1:], {"y": fresh}, None, torch.zeros(2, 2).to_sparse()), (x, "text"))
     assert len(found) == 1
     assert found[0] is fresh
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8])
+def test_marks_are_told_apart_and_none_is_what_memory_holds_by_itself(dtype):
+    marks = [int(mark(dtype, which, number)) for which in (0, 1) for number in range(MARKS)]
+    assert len(set(marks)) == len(marks)
+    assert not {0, 1, -1, -2} & set(marks)
+    if dtype.is_floating_point:
+        assert all(mark(dtype, 0, number).view(dtype).isnan() for number in range(MARKS))
+        assert all(-float("inf") < mark(dtype, 1, number).view(dtype) < 0 for number in range(MARKS))
