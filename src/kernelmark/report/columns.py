@@ -59,7 +59,7 @@ class Column:
 
     @property
     def help(self) -> str:
-        """What it means, for people."""
+        """What it means, for those who read a page; docs/reports.md says it of every column."""
         return _HELP[self.key]
 
     def text(self, row: Row, scale: TimeScale) -> str:
@@ -198,63 +198,29 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 _HELP = {
-    "case": "The workload call.",
-    "op": "The op that the case calls.",
     "implementation": "One way to run the case, under the name it was given.",
-    "role": "Whether it is ours or a baseline.",
     "backend": "How the implementation computes, where it says so.",
     "check": "What is known about its answers; a mark before the word says that nothing vouches for them.",
-    "note": "Why the check is what it is.",
     "error_over_tolerance": "The worst error of any output as a multiple of what is allowed there; up to 1 passes.",
-    "max_abs_error": "The largest absolute error of any output.",
-    "timer": "The instrument.",
-    "cache": "The state of the caches when a timed call starts.",
     "device_busy_ns": "Median time in which the device works for the call; overlaps count once, gaps not at all.",
-    "device_busy_mean_ns": "Mean device busy time over the samples.",
-    "device_busy_min_ns": "Smallest device busy time.",
-    "device_busy_max_ns": "Largest device busy time.",
-    "device_busy_std_ns": "Standard deviation of the device busy time over the samples.",
     "latency_ns": "Median time from the start of a call to the end of its work, gaps included.",
-    "latency_mean_ns": "Mean latency over the samples.",
-    "latency_min_ns": "Smallest latency.",
-    "latency_max_ns": "Largest latency.",
-    "latency_std_ns": "Standard deviation of the latency over the samples.",
     "gap_ns": "Median of latency less device busy time; blank where the instrument cannot tell them apart.",
     "n_kernels": "The largest number of kernels that one call ran.",
-    "n_kernels_varied": "Whether the number of kernels differed between calls.",
-    "n_copies": "The largest number of copies in one call.",
-    "n_memsets": "The largest number of memsets in one call.",
-    "uncounted_copy_ns": "Median time of copies inside a call that device busy time does not count.",
-    "count_copies": "Whether the case counts copies inside a call.",
     "samples": "Number of timed calls behind the medians.",
     "device_busy_p10_ns": "One sample in ten has a device busy time of this or less; this is spread, not uncertainty.",
     "device_busy_p90_ns": "One sample in ten has a device busy time of this or more; this is spread, not uncertainty.",
     "instrument_empty_ns": "What the instrument reads for a call that does nothing; it is in every reading.",
     "drift": "Median of the second half of the passes over that of the first, less 1.",
-    "retries": "Passes that had to be read again.",
-    "flops": "Floating-point operations of one call.",
-    "bytes": "Bytes that one call must move.",
     "tflops": "Floating-point operations per second of device busy time, in 10¹²; blank where none are known.",
     "bandwidth_tbs": "Bytes per second of device busy time, in 10¹²; blank where none are known.",
-    "speed_of_light_ns": "The shortest time that the device's ceilings allow.",
     "percent_of_speed_of_light": (
         "The shortest time that the device's ceilings allow, in percent of device busy time; blank where "
         "there is no profile of the device."
     ),
-    "bound": "Which ceiling the call meets first.",
-    "profile": "The hardware profile in use.",
     "ratio": (
         "Baseline time over our time, so above 1 ours is faster; with the interval of the ratio over "
         "blocks, and the verdict. Only between answers that were checked."
     ),
-    "ratio_low": "Lower end of the ratio's interval.",
-    "ratio_high": "Upper end of the ratio's interval.",
-    "ratio_confidence": "Confidence of the ratio's interval.",
-    "ratio_blocks": "Number of blocks behind the ratio.",
-    "verdict": "Whether ours is faster or slower, undecided, or without an interval.",
-    "seed": "The seed of the inputs.",
-    "params": "What the case is called with, as JSON.",
-    "notes": "What else to know before using the numbers.",
 }
 
 SHOWN = tuple(column for column in COLUMNS if column.heading)

@@ -281,10 +281,13 @@ def _count_starts() -> list[int]:
         count[0] += 1
         return start(*args, **kwargs)
 
-    _thread.start_new_thread = counted  # type: ignore[assignment]
-    _thread.start_new = counted  # type: ignore[attr-defined]
-    if hasattr(threading, "_start_new_thread"):
-        threading._start_new_thread = counted  # type: ignore[attr-defined]
+    for owner, name in (
+        (_thread, "start_new_thread"),
+        (_thread, "start_new"),
+        (threading, "_start_new_thread"),
+    ):
+        if hasattr(owner, name):
+            setattr(owner, name, counted)
     return count
 
 

@@ -315,10 +315,7 @@ class Ruling(NamedTuple):
 class Policy:
     """What decides the rule of each output of a case; a declaration takes it as its ``tolerance``.
 
-    Args:
-        form: What is known of the computation, where neither of the next two says anything.
-        asked: What the user asks for in this run.
-        file: What a file says: the reference's, the suite's.
+    What the user asked for in this run goes before what a file says, the reference's or the suite's.
     """
 
     form: Form = Form.WHOLE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernelmark.records import Check
 from kernelmark.report import Format
-from kernelmark.report.columns import CHECK_MARKS, COLUMNS
+from kernelmark.report.columns import CHECK_MARKS, COLUMNS, SHOWN
 from kernelmark.report.formats import json_report
 from kernelmark.report.pages import DOCUMENT_VERSION
 from kernelmark.report.remarks import _CHECKS
@@ -19,9 +19,14 @@ def section(heading: str) -> str:
     return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-def test_every_column_is_explained_in_its_order_and_in_its_own_words():
+def test_every_column_is_explained_in_its_order_and_those_for_people_in_the_words_of_a_page():
     lines = [line for line in section("The columns").splitlines() if line.startswith("| `")]
-    assert lines == [f"| `{column.key}` | {column.heading} | {column.help} |" for column in COLUMNS]
+    for line, column in zip(lines, COLUMNS, strict=True):
+        start = f"| `{column.key}` | {column.heading} | "
+        assert line.startswith(start)
+        assert line.endswith(". |")
+        if column in SHOWN[:-1]:
+            assert line == f"{start}{column.help} |"
 
 
 def test_every_check_is_explained_with_its_mark_and_what_it_may_hold():
