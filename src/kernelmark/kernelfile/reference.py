@@ -171,7 +171,7 @@ def _tolerances(module: ModuleType, path: Path, values: Mapping[str, Any]) -> To
     length = _reduction(module, path, values)
     own = {name: getattr(module, name) for name in _DEFAULTS if getattr(module, name, None) is not None}
     if length is not None:
-        return Tolerances(**own, length=length, source=f"reduction of {path.name}")
+        return Tolerances(**own, rule=Reduction(length), source=f"reduction of {path.name}")
     sources = {name: "reference file" if name in own else "default" for name in _DEFAULTS}
     same = len(set(sources.values())) == 1
     source = sources["atol"] if same else ", ".join(f"{name}: {where}" for name, where in sources.items())

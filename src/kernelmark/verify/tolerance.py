@@ -255,7 +255,6 @@ class Tolerances:
         figure: Largest root mean square error over that of the answer (:class:`Normalised`).
         atol: With ``rtol``: each element by itself (:class:`Elementwise`).
         rtol: What is left out of the two is said by the next who may, and at last by the table for the dtype.
-        length: Terms in each sum (:class:`Reduction`).
         rule: A rule as it is, in place of all these.
         source: Who says so, for the report: ``--atol``, ``reference.py``.
 
@@ -266,7 +265,6 @@ class Tolerances:
     figure: float | None = None
     atol: float | None = None
     rtol: float | None = None
-    length: int | None = None
     rule: Tolerance | None = None
     source: str = ""
 
@@ -279,13 +277,10 @@ class Tolerances:
             raise UsageError(
                 f"{told}tolerance = 0: give a number above 0; an exact answer is atol 0 and rtol 0"
             )
-        if self.length is not None:
-            Reduction(self.length)
         ways = {
             "a tolerance for the whole output": self.figure,
             "atol and rtol": self.atol if self.rtol is None else self.rtol,
-            "the length of the sums": self.length,
-            "a rule": self.rule,
+            repr(self.rule): self.rule,
         }
         given = [what for what, value in ways.items() if value is not None]
         if len(given) > 1:
@@ -294,14 +289,12 @@ class Tolerances:
             )
 
     def __bool__(self) -> bool:
-        return any(each is not None for each in (self.figure, self.atol, self.rtol, self.length, self.rule))
+        return any(each is not None for each in (self.figure, self.atol, self.rtol, self.rule))
 
     @property
     def whole(self) -> Tolerance | None:
         """The rule that this is by itself; ``None`` where it only says ``atol`` or ``rtol``, or nothing."""
-        if self.figure is not None:
-            return Normalised(self.figure)
-        return self.rule if self.length is None else Reduction(self.length)
+        return self.rule if self.figure is None else Normalised(self.figure)
 
 
 class Ruling(NamedTuple):

@@ -266,7 +266,7 @@ def test_eight_bit_floats_are_compared_by_their_neighbours_in_every_form() -> No
 
 def test_what_is_asked_for_goes_before_the_file_and_the_file_before_the_dtype() -> None:
     asked = Tolerances(figure=0.01, source="--tolerance")
-    file = Tolerances(length=4096, source="reference.py")
+    file = Tolerances(rule=Reduction(4096), source="reference.py")
     assert policy("float32", asked=asked, file=file) == (Normalised(0.01), "--tolerance")
     assert policy("float32", file=file) == (Reduction(4096), "reference.py")
 
@@ -295,9 +295,8 @@ def test_a_figure_that_is_asked_for_is_not_mixed_with_the_files_elements() -> No
         ({"figure": 0}, "atol 0 and rtol 0"),
         ({"atol": float("nan")}, "finite"),
         ({"rtol": True}, "finite"),
-        ({"length": 0}, "1 or more"),
         ({"figure": 0.1, "atol": 0.1}, "excludes"),
-        ({"length": 8, "rtol": 0.1}, "excludes"),
+        ({"rule": Reduction(8), "rtol": 0.1}, "excludes Reduction"),
     ],
 )
 def test_what_no_rule_takes_is_an_error_of_use_that_names_who_said_it(said: dict, words: str) -> None:
