@@ -78,7 +78,7 @@ def test_a_check_passes_the_reference_and_no_zeros_or_shuffled_answer(name: str)
     expected, declaration = workload.reference(*inputs), workload.verification()
     assert check_outputs(expected, expected, declaration).passed
     outputs = expected if isinstance(expected, tuple) else (expected,)
-    for at in range(getattr(declaration, "first", len(outputs))):
+    for at in range(declaration.first or len(outputs)):
         for wrong in (torch.zeros_like(outputs[at]), _shuffled(outputs[at])):
             answer = (*outputs[:at], wrong, *outputs[at + 1 :])
             assert not check_outputs(answer if len(outputs) > 1 else wrong, expected, declaration).passed
