@@ -76,7 +76,7 @@ def compare(
             ``tolerance`` where there is a reference.
         tolerance: How far outputs may be off: one number for the root mean square error over the answer's,
             ``(atol, rtol)`` for each element by itself, or a rule such as ``Reduction(length)``. Nothing:
-            what ``kernelmark.verify.policy`` gives for the dtype.
+            what ``kernelmark.verify.Policy`` gives for the dtype.
         label: What the comparison is called in tables and records; the first name without one.
         params: What else the rows are to say of the case, such as ``{"n": 256}``.
         work: Operations and bytes of a call, for throughput and the share of the device's ceilings.
