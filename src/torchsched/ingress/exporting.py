@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from kernelmark.errors import ModelError
 from torchsched.bindings import bindings
 from torchsched.failures import Stage, captured_stderr, failure
+from torchsched.ingress.decomposing import decompose
 from torchsched.ingress.recurrent import WholeLayers
 from torchsched.ingress.transformer_layers import fast_paths
 from torchsched.ingress.upstream import decompositions
@@ -75,7 +76,7 @@ def _export(model: torch.nn.Module, inputs: Sequence[Any], name: str) -> Exporte
         program = torch.export.export(model, _stand_ins(inputs), strict=False)
     _refuse_layouts(program, inputs, name)
     _reshape_for_view(program.graph_module)
-    program = program.run_decompositions(_decompositions())
+    program = decompose(program, _decompositions())
     # Not before: a net of several layers, and attention, are seeded as a whole for a dropout that they may not do.
     _refuse_random(program, name)
     return program
