@@ -68,7 +68,7 @@ class _Deadly:
 
 
 def test_an_operator_that_dies_or_hangs_is_a_line_and_the_next_sample_runs() -> None:
-    asked = Asked(("f32",), 3, backward=False, special=False, seconds=20)
+    asked = Asked(("f32",), 3, backward=False, special=False, seconds=10)
     found = [(each.sample, each.what) for each in subject.findings_of(_Deadly(), asked, set())]
     assert found == [(0, "ok"), (1, "CRASH"), (2, "HANG")]
 
