@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-MOST_LINES = 39_300
+MOST_LINES = 38_300
 """Of ``src/kernelmark`` in all; what is larger is two things, or one thing twice."""
 
 LARGEST = {
@@ -46,7 +46,7 @@ LARGEST = {
     "text": 80,
     "timing": 4_100,
     "units": 110,
-    "verify": 2_930,
+    "verify": 2_935,
 }
 """Lines of Python in each room."""
 

@@ -86,6 +86,12 @@ class Conduct(Guard):
     def __init__(self, model: torch.nn.Module) -> None:
         import torch._dynamo  # wraps torch.manual_seed and others when it is imported first, which is nobody's doing
 
+        with suppress(ImportError):
+            import tqdm
+
+            tqdm.tqdm.monitor_interval = (
+                0  # torch's compiler shows its progress on a GPU by it, and its thread stays
+            )
         self._started, self._counting = _count_starts(), False
         self._model, self._weights = model, _versions(model)
         self._names = {owner: dict(vars(owner)) for owner in _owners(model)}

@@ -52,6 +52,7 @@ WORDS = {
     "torch.newly_made = print; import torch.utils.cpp_extension, torch.utils.benchmark": "nothing",
     "import torch._dynamo; torch.compile(torch.nn.GELU()); torch.manual_seed(3)": "nothing",
     "torch.manual_seed(3); torch.nn.Linear(4, 4)(torch.ones(1, 4))": "nothing",
+    "import tqdm; bar = tqdm.tqdm([1], file=open(os.devnull, 'w'))": "nothing",
     "class Own(torch.nn.Linear):\n        forward = print": "nothing",
 }
 LATE = """
