@@ -44,8 +44,15 @@ class Request:
 
 
 def budget_for(kind: str) -> Budget:
-    """Give the defaults; on a CPU less for flushes, which take 20 to 60 ms each where the last level is large."""
-    return Budget(prepare_ms=200) if kind in SYNCHRONOUS_KINDS else Budget()
+    """Give less than the default for flushes on a CPU, where one takes 20 to 60 ms, else four times the samples.
+
+    Under its power cap an H200 goes from 1980 MHz to 1965 and back within a reading: of 200 samples of a product of
+    4096³ the medians of eight readings were 0.43 to 0.91 % apart, of 800 samples 0.39 to 0.46 %
+    (``studies/product_spread.py``).
+    """
+    if kind in SYNCHRONOUS_KINDS:
+        return Budget(prepare_ms=200)
+    return Budget(sample_ms=400, max_count=800, prepare_ms=2000)
 
 
 def work(request: Request, channel: Channel) -> None:

@@ -61,15 +61,15 @@ def test_what_an_implementation_costs_is_limited_for_the_default_timer_alone(
     setting: Make, read_all: ReadAll
 ) -> None:
     said = [
-        *read_all("cupti", 1, 1, 1, cost_s=0.41),
+        *read_all("cupti", 1, 1, 1, cost_s=1.1),
         *read_all("kineto", 1, 1, 1, cost_s=9),
         *read_all("ncu", 1, 1, 1, cost_s=None),
     ]
     audit = conclude(setting(only=("cupti", "kineto", "ncu")), said)
     assert [doubt.split(",")[0] for doubt in audit.doubts] == ["cupti cost"] * 5
-    assert "0.410 s, where at most 0.400 s" in audit.doubts[0]
+    assert "1.10 s, where at most 1.00 s" in audit.doubts[0]
     assert {line.instrument.name: line.cost_s for line in audit.lines} == {
-        "cupti": 0.41,
+        "cupti": 1.1,
         "kineto": 9,
         "ncu": None,
     }
