@@ -89,9 +89,7 @@ class Conduct(Guard):
         with suppress(ImportError):
             import tqdm
 
-            tqdm.tqdm.monitor_interval = (
-                0  # torch's compiler shows its progress on a GPU by it, and its thread stays
-            )
+            tqdm.tqdm.monitor_interval = 0  # torch's compiler leaves a bar of it open on a GPU, with a thread
         self._started, self._counting = _count_starts(), False
         self._model, self._weights = model, _versions(model)
         self._names = {owner: dict(vars(owner)) for owner in _owners(model)}
