@@ -1,29 +1,61 @@
-"""Renders a run of a suite, or two of them beside each other, and keeps the reports beside the run."""
+"""The documents of a suite's run: its page, the same as JSON and CSV, and the page of two runs beside each other.
+
+They arrange figures and records; figures come from :mod:`kernelmark.kernelbench.figures`. Times of two runs are not
+compared, since the machine may have been another: each kernel's ratio to a baseline is, which was measured beside
+it. A change is one where the two intervals have nothing in common.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelbench.against import against_page
 from kernelmark.kernelbench.figures import Group, Line, SuiteFigures, figures_of
 from kernelmark.kernelbench.results import HEADER, SuiteRun, read_suite_run
-from kernelmark.kernelbench.suite_page import facts_of, suite_page
-from kernelmark.report import Format, write_report
-from kernelmark.report.columns import Value
+from kernelmark.kernelbench.statuses import Status
+from kernelmark.records import Metadata, Ratio, StoredRun, Unlike, refuse_unlike
+from kernelmark.report import Format, pages, write_report
+from kernelmark.report.columns import Align, Value
+from kernelmark.report.facts import run_facts
 from kernelmark.report.formats import csv_table
 from kernelmark.report.notes import note_text
-from kernelmark.report.pages import DOCUMENT_VERSION, page_markdown, page_text
+from kernelmark.report.pages import Items, Page, Section, Table
+from kernelmark.report.plain import shortened
+from kernelmark.report.remarks import remarks
+from kernelmark.stats import MeanRatio, mean_ratio
+from kernelmark.text import counted
+from kernelmark.units import format_bytes, format_ratio, format_time, significant
 
 __all__ = ["is_suite_run", "render_against", "render_suite", "write_suite_reports"]
 
 SCHEMA = "kernelmark.suite"
 _FILES = {Format.MARKDOWN: "suite.md", Format.JSON: "suite.json", Format.CSV: "suite.csv"}
+_OF_THE_MACHINE = ("Device", "Software", "Platform", "Revision", "Protocol", "Timer", "Caches")
+"""What all kernels' runs should say alike."""
+_THE_SAME = ("Device", "Software", "Protocol", "Timer", "Caches", "Threads", "Sizes", "Compiled", "Jobs")
+"""What may differ between two runs whose figures mean the same; said where it does."""
+_OF_SUITES = (
+    Metadata("dtype", str, Unlike.NOT_COMPARED),
+    Metadata("sizes", str, Unlike.NOT_COMPARED),
+    Metadata("infer_shapes", bool, Unlike.NOT_COMPARED),
+    Metadata("device", str, Unlike.NOT_COMPARED),
+)
+"""What two runs of suites must share, besides what the records of their kernels must."""
+_TOLD = 3
+"""Kernels whose own words a remark gives; the others are counted, and have reports of their own."""
+_ABOUT_RATIOS = (
+    "A ratio is the baseline's time over ours, so above 1 ours is faster; its interval (95 %) is the record's own,"
+    " over blocks."
+)
+_ABOUT_MEANS = (
+    "A mean is the geometric mean of these ratios; its interval follows from theirs, so it says how far it would"
+    " move if the same kernels were measured again, and nothing of other kernels."
+)
 
 
 def is_suite_run(path: Path) -> bool:
@@ -33,12 +65,14 @@ def is_suite_run(path: Path) -> bool:
 
 def render_suite(run: SuiteRun, format: Format) -> str:  # noqa: A002 - the word the command line uses too
     """Write ``run`` in ``format``."""
-    if format is Format.JSON:
-        return _json(run)
-    if format is Format.CSV:
-        return _csv(figures_of(run))
-    page = suite_page(run)
-    return page_markdown(page) if format is Format.MARKDOWN else page_text(page)
+    figures = figures_of(run)
+    match format:
+        case Format.JSON:
+            return _json(run, figures)
+        case Format.CSV:
+            return _csv(figures)
+        case _:
+            return _written(_page(run, figures), format)
 
 
 def render_against(
@@ -56,8 +90,8 @@ def render_against(
     """
     if format in (Format.JSON, Format.CSV):
         raise UsageError(f"--against with --format {format}: two runs are compared as console or markdown")
-    page = against_page(run, other, ignore=ignore)
-    return page_markdown(page) if format is Format.MARKDOWN else page_text(page)
+    _refuse_unlike(other, run, tuple(ignore))
+    return _written(_against_page(run, other), format)
 
 
 def write_suite_reports(out: Path) -> tuple[Path, ...]:
@@ -70,40 +104,48 @@ def write_suite_reports(out: Path) -> tuple[Path, ...]:
     return tuple(write_report(out / name, render_suite(run, each)) for each, name in _FILES.items())
 
 
+def _written(page: Page, format: Format) -> str:  # noqa: A002 - as above
+    return pages.page_markdown(page) if format is Format.MARKDOWN else pages.page_text(page)
+
+
+def _ratio(found: Ratio | None) -> str:
+    return "" if found is None else format_ratio(found.value, found.low, found.high)
+
+
+def _mean(found: MeanRatio | None) -> str:
+    return "" if found is None else f"{format_ratio(found.value, found.low, found.high)} of {found.count}"
+
+
+def _statuses(group: Group) -> str:
+    return ", ".join(f"{count} {status}" for status, count in group.statuses.items()) or "none"
+
+
 # --- JSON and CSV --------------------------------------------------------------------------------------
 
 
-def _json(run: SuiteRun) -> str:
-    figures = figures_of(run)
-    document: dict[str, Any] = {
+def _json(run: SuiteRun, figures: SuiteFigures) -> str:
+    document = {
         "schema": SCHEMA,
-        "schema_version": DOCUMENT_VERSION,
+        "schema_version": pages.DOCUMENT_VERSION,
         "header": run.header.model_dump(mode="json"),
-        "facts": dict(facts_of(run)),
+        "facts": _facts(run),
         "subject": figures.subject,
         "baselines": figures.baselines,
-        "groups": [_group(group) for group in figures.groups],
-        "kernels": [_kernel(line, figures) for line in figures.lines],
+        "groups": [asdict(group) for group in figures.groups],
+        "kernels": [_kernel(line, figures.baselines) for line in figures.lines],
         "causes": [asdict(cause) for cause in figures.causes],
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def _group(group: Group) -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "kernels": group.kernels,
-        "statuses": dict(group.statuses),
-        "means": {name: asdict(mean) for name, mean in group.means.items()},
-    }
-
-
-def _kernel(line: Line, figures: SuiteFigures) -> dict[str, Any]:
-    ratios = {name: line.ratio(name) for name in figures.baselines}
+def _kernel(line: Line, baselines: Sequence[str]) -> dict[str, object]:
+    worst = line.error_over_tolerance
+    ratios = {name: ratio for name in baselines if (ratio := line.ratio(name)) is not None}
     return {
         **asdict(line.outcome),
         "check": line.check,
-        "error_over_tolerance": _number(line.error_over_tolerance),
+        # JSON has no infinity and no NaN
+        "error_over_tolerance": worst if worst is None or math.isfinite(worst) else str(worst),
         "implementations": {
             name: {
                 "check": row.check,
@@ -114,34 +156,285 @@ def _kernel(line: Line, figures: SuiteFigures) -> dict[str, Any]:
             for name, row in line.rows.items()
         },
         "ratios": {
-            name: ratio.model_dump(mode="json", exclude={"block_ratios"})
-            for name, ratio in ratios.items()
-            if ratio is not None
+            name: ratio.model_dump(mode="json", exclude={"block_ratios"}) for name, ratio in ratios.items()
         },
     }
 
 
-def _number(value: float | None) -> float | str | None:
-    # JSON has no infinity and no NaN
-    return value if value is None or math.isfinite(value) else str(value)
-
-
 def _csv(figures: SuiteFigures) -> str:
-    names = [figures.subject, *figures.baselines] if figures.subject else []
     headings = ["kernel", "pipeline", "status", "message", "wall_s", "check", "error_over_tolerance"]
-    headings += [f"{name}_ns" for name in names]
+    headings += [f"{name}_ns" for name in figures.names]
     for name in figures.baselines:
         headings += [f"{name}_ratio", f"{name}_ratio_low", f"{name}_ratio_high", f"{name}_verdict"]
-    return csv_table(headings, [list(_csv_line(line, names, figures.baselines)) for line in figures.lines])
+    return csv_table(headings, [list(_csv_line(line, figures)) for line in figures.lines])
 
 
-def _csv_line(line: Line, names: list[str], baselines: tuple[str, ...]) -> Iterator[Value]:
+def _csv_line(line: Line, figures: SuiteFigures) -> Iterator[Value]:
     outcome = line.outcome
     yield from (outcome.kernel, outcome.pipeline, outcome.status.value, outcome.message, outcome.wall_s)
     yield from (line.check, line.error_over_tolerance)
-    yield from (line.median_ns(name) for name in names)
-    for name in baselines:
-        ratio = line.ratio(name)
-        yield from (
-            (None, None, None, None) if ratio is None else (ratio.value, ratio.low, ratio.high, ratio.verdict)
+    yield from map(line.median_ns, figures.names)
+    for ratio in map(line.ratio, figures.baselines):
+        yield from (ratio.value, ratio.low, ratio.high, ratio.verdict) if ratio else [None] * 4
+
+
+# --- one run -------------------------------------------------------------------------------------------
+
+
+def _page(run: SuiteRun, figures: SuiteFigures) -> Page:
+    levels = dict.fromkeys(kernel.outcome.kernel.split("/", 1)[0] for kernel in run.kernels)
+    everything = figures.groups[0]
+    opening = f"{counted(everything.kernels, 'kernel')}: {_statuses(everything)}."
+    return Page(
+        f"KernelBench, {shortened(levels)}, {run.header.dtype}" if levels else "KernelBench",
+        (
+            Section("", (opening, Table(("", ""), tuple(_facts(run).items())))),
+            _means(figures),
+            *_losing(figures),
+            *_causes(figures),
+            _every_kernel(figures),
+            *_remarks(run),
+        ),
+    )
+
+
+def _facts(run: SuiteRun) -> dict[str, str]:
+    """Give label and text of everything a reader must know about how the run was made."""
+    header = run.header
+    stored = [kernel.stored for kernel in run.kernels if kernel.stored is not None]
+    compiled = "through torch.compile" if header.torch_compile else "imported as a whole"
+    smoke = ", with the plain lowering to loops" if header.smoke else ""
+    extra = f"; {shlex.join(header.extra)}" if header.extra else ""
+    limit = format_bytes(header.memory_limit_bytes) or "no limit of memory"
+    held = ", one timed at a time, with the processes of the others held" if header.benchmark else ""
+    resumed = f", taken up again {', '.join(header.resumed)}" if header.resumed else ""
+    ended = f" to {header.ended}" if header.ended else ", not ended"
+    facts = {
+        **{label: _alike(label, stored) for label in _OF_THE_MACHINE},
+        "Threads": _threads(stored),
+        "Sizes": "the model files' own" if header.infer_shapes else f"{header.sizes} sizes",
+        "Compiled": f"{compiled}{smoke}{extra}",
+        "Limits": f"{header.time_limit_s:g} s and {limit} a kernel",
+        "Jobs": f"{header.jobs} kernels at a time{held}" if header.jobs > 1 else "",
+        "Run": header.run,
+        "Time": f"{header.started}{ended}{resumed}",
+        "Command": shlex.join(header.command),
+    }
+    return {label: text for label, text in facts.items() if text}
+
+
+def _alike(label: str, stored: Sequence[StoredRun]) -> str:
+    texts = dict.fromkeys(text for run in stored if (text := dict(run_facts(run)).get(label)))
+    if len(texts) < 2:
+        return next(iter(texts), "")
+    return f"not the same for all kernels: {'; '.join(texts)}"
+
+
+def _threads(stored: Sequence[StoredRun]) -> str:
+    allowed = sorted({run.header.device.threads for run in stored if run.header.device.threads})
+    used = [row.params["threads"] for run in stored for row in run.rows[:1] if "threads" in row.params]
+    if not allowed:
+        return ""
+    text = " or ".join(map(str, allowed))
+    counts = ", ".join(f"{used.count(each)} kernels use {each}" for each in sorted(set(used)))
+    return f"{text} for PyTorch and the compiled code{f'; {counts}' if counts else ''}"
+
+
+def _means(figures: SuiteFigures) -> Section:
+    timed = [name for name in figures.baselines if any(name in group.means for group in figures.groups)]
+    cells = tuple(
+        (
+            "all of them" if group is figures.groups[0] else group.name,
+            str(group.kernels),
+            _statuses(group),
+            *(_mean(group.means.get(baseline)) for baseline in timed),
         )
+        for group in figures.groups
+    )
+    headings = ("pipeline", "kernels", "statuses", *(f"{name} / {figures.subject}" for name in timed))
+    aligns = (Align.LEFT, Align.RIGHT, Align.LEFT, *[Align.LEFT] * len(timed))
+    notes = (_ABOUT_RATIOS, _ABOUT_MEANS) if timed else ()
+    return Section("Per pipeline", (*notes, Table(headings, cells, aligns)))
+
+
+def _losing(figures: SuiteFigures) -> Iterator[Section]:
+    for baseline in figures.baselines:
+        compared = counted(sum(line.ratio(baseline) is not None for line in figures.lines), "kernel")
+        losing = figures.losing(baseline)
+        title = f"What loses to {baseline}"
+        if losing:
+            said = f"{len(losing)} of {compared}: the whole interval lies below 1. The worst first."
+            cells = tuple(
+                (
+                    line.kernel,
+                    line.outcome.pipeline,
+                    format_time(line.median_ns(figures.subject)),
+                    format_time(line.median_ns(baseline)),
+                    _ratio(ratio),
+                )
+                for line, ratio in losing
+            )
+            headings = ("kernel", "pipeline", figures.subject, baseline, "ratio")
+            aligns = (Align.LEFT, Align.LEFT, Align.RIGHT, Align.RIGHT, Align.LEFT)
+            yield Section(title, (said, Table(headings, cells, aligns)))
+        elif any(line.ratio(baseline) for line in figures.lines):
+            yield Section(title, (f"None of {compared}.",))
+
+
+def _causes(figures: SuiteFigures) -> Iterator[Section]:
+    cells = tuple(
+        (str(cause.status), str(len(cause.kernels)), cause.message, ", ".join(cause.kernels))
+        for cause in figures.causes
+    )
+    aligns = (Align.LEFT, Align.RIGHT, Align.LEFT, Align.LEFT)
+    if cells:
+        table = Table(("status", "kernels", "cause", "which"), cells, aligns)
+        yield Section("What is not verified, by cause", (table,))
+
+
+def _every_kernel(figures: SuiteFigures) -> Section:
+    lines = figures.lines
+    timed = [name for name in figures.names if any(line.median_ns(name) is not None for line in lines)]
+    compared = [name for name in timed if any(line.ratio(name) for line in lines)]
+    over = (f"{name} / {figures.subject}" for name in compared)
+    headings = ("kernel", "pipeline", "status", "check", "error / tolerance", *timed, *over)
+    aligns = (*[Align.LEFT] * 4, *[Align.RIGHT] * (1 + len(timed)), *[Align.LEFT] * len(compared))
+    cells = tuple(
+        (
+            line.kernel,
+            line.outcome.pipeline,
+            str(line.outcome.status),
+            line.check,
+            "" if line.error_over_tolerance is None else significant(line.error_over_tolerance, 3),
+            *(format_time(line.median_ns(name)) for name in timed),
+            *(_ratio(line.ratio(name)) for name in compared),
+        )
+        for line in lines
+    )
+    notes = tuple(f"{name}: not there for {text}" for name in figures.names for text in _absent(lines, name))
+    return Section("Every kernel", (Table(headings, cells, aligns), *([Items(notes)] if notes else [])))
+
+
+def _absent(lines: Sequence[Line], name: str) -> Iterator[str]:
+    """Name the kernels that an implementation could not be had for or was wrong on, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for line in lines:
+        row = line.rows.get(name)
+        if row is not None and not row.check.timeable and line.outcome.status is Status.VERIFIED:
+            reasons.setdefault(f"{row.check}: {note_text(row.note)}", []).append(line.kernel)
+    for reason, kernels in reasons.items():
+        yield f"{shortened(kernels)} ({reason})"
+
+
+def _remarks(run: SuiteRun) -> Iterator[Section]:
+    found: dict[str, dict[str, str]] = {}
+    for kernel in run.kernels:
+        if kernel.unreadable:
+            found.setdefault("records", {})[kernel.name] = kernel.unreadable
+        ended = kernel.outcome.status is Status.VERIFIED
+        for remark in remarks(kernel.stored) if kernel.stored is not None and ended else ():
+            found.setdefault(remark.subject, {}).setdefault(kernel.name, remark.text)
+    texts = (f"{subject}, {counted(len(of), 'kernel')}: {_told(of)}" for subject, of in found.items())
+    if found:
+        yield Section("Remarks", (Items(tuple(texts)),))
+
+
+def _told(about: Mapping[str, str]) -> str:
+    texts = set(about.values())
+    if len(texts) == 1:
+        return f"{texts.pop()} ({shortened(about)})"
+    told = [f"{name}: {text}" for name, text in about.items()]
+    more = [f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else []
+    return "; ".join([*told[:_TOLD], *more])
+
+
+# --- two runs ------------------------------------------------------------------------------------------
+
+
+def _refuse_unlike(before: SuiteRun, after: SuiteRun, ignore: Sequence[str]) -> None:
+    of_suites = [name for name in ignore if name in {each.key for each in _OF_SUITES}]
+    of_records = [name for name in ignore if name not in of_suites]
+    refuse_unlike(before.header, after.header, times=False, ignore=of_suites, keys=_OF_SUITES)
+    earlier = {kernel.name: kernel.stored for kernel in before.kernels}
+    for kernel in after.kernels:
+        pair = [each.header for each in (earlier.get(kernel.name), kernel.stored) if each is not None]
+        if len(pair) == 2 and not any(header.protocol.verify_only for header in pair):
+            refuse_unlike(*pair, times=False, ignore=of_records)
+
+
+def _against_page(run: SuiteRun, other: SuiteRun) -> Page:
+    after, before = figures_of(run), figures_of(other)
+    earlier, later = ({line.kernel: line for line in each.lines} for each in (before, after))
+    pairs = {name: (earlier.get(name), later.get(name)) for name in dict.fromkeys([*later, *earlier])}
+    counts = (f"Before: {_statuses(before.groups[0])}.", f"After: {_statuses(after.groups[0])}.")
+    changed = tuple(_changed(pairs))
+    table = Table(("kernel", "before", "after", "", "why"), changed)
+    sections = (
+        Section("", (f"{other.header.run} ({other.header.started}) is before, {run.header.run} after.",)),
+        *_unlike(run, other),
+        Section("Statuses", (*counts, table if changed else "No kernel's status changed.")),
+        *(section for name in after.baselines for section in _ratios(name, pairs)),
+    )
+    return Page(f"{run.header.run} against {other.header.run}", sections)
+
+
+def _unlike(run: SuiteRun, other: SuiteRun) -> Iterator[Section]:
+    after, before = _facts(run), _facts(other)
+    asked = {"Element type": (other.header.dtype, run.header.dtype)}
+    pairs = asked | {label: (before.get(label), after.get(label)) for label in _THE_SAME}
+    told = tuple(
+        f"{label}: {old or 'nothing'} before, {new or 'nothing'} after"
+        for label, (old, new) in pairs.items()
+        if old != new
+    )
+    if told:
+        yield Section("What is not the same in these runs", (Items(told),))
+
+
+_Pairs = Mapping[str, tuple[Line | None, Line | None]]
+"""Every kernel of either run, in both; in the order of the later one."""
+
+
+def _changed(pairs: _Pairs) -> Iterator[tuple[str, ...]]:
+    for kernel, (before, after) in pairs.items():
+        old, new = (each.outcome.status if each else None for each in (before, after))
+        if old is not new:
+            better = ""
+            if old is not None and new is not None:
+                better = "worse" if new.rank > old.rank else "better"
+            why = after.outcome.message if after and new is not Status.VERIFIED else ""
+            yield kernel, old or "not run", new or "not run", better, why
+
+
+def _ratios(baseline: str, pairs: _Pairs) -> Iterator[Section]:
+    found = {
+        kernel: tuple(line.ratio(baseline) if line else None for line in pair)
+        for kernel, pair in pairs.items()
+    }
+    cells = tuple(
+        (kernel, _ratio(before), _ratio(after), _change(before, after))
+        for kernel, (before, after) in found.items()
+        if before or after
+    )
+    if not cells:
+        return
+    common = [(before, after) for before, after in found.values() if before and after]
+    means = [_mean(mean_ratio(each)) for each in zip(*common, strict=True)]
+    over = [f"Over the kernels that have one in both: {' before, '.join(means)} after."] if means else []
+    changes = [cell[-1] for cell in cells]
+    said = (
+        f"{changes.count('faster')} faster and {changes.count('slower')} slower beside {baseline} than"
+        " before, where the intervals do not overlap; each interval is of one process, so another one may move it"
+    )
+    table = Table(("kernel", "before", "after", "change"), cells)
+    yield Section(f"Ratio to {baseline}", (*over, said, table))
+
+
+def _change(before: Ratio | None, after: Ratio | None) -> str:
+    """Say whether a ratio changed: only where both intervals are there and do not overlap."""
+    if before and after and before.low and before.high and after.low and after.high:
+        if after.low > before.high:
+            return "faster"
+        if after.high < before.low:
+            return "slower"
+    return ""

@@ -81,8 +81,8 @@ def test_means_are_over_all_and_per_pipeline_of_the_kernels_that_have_a_ratio(ru
 
 def test_what_surely_loses_is_listed_with_the_worst_first(run: SuiteRun) -> None:
     figures = figures_of(run)
-    assert [each.line.kernel for each in figures.losing("eager")] == ["level1/3_c", "level1/2_b"]
-    assert [each.line.kernel for each in figures.losing("inductor")] == ["level1/1_a"]
+    assert [line.kernel for line, _ in figures.losing("eager")] == ["level1/3_c", "level1/2_b"]
+    assert [line.kernel for line, _ in figures.losing("inductor")] == ["level1/1_a"]
     markdown = render_suite(run, Format.MARKDOWN)
     section = markdown.split("## What loses to eager")[1].split("##")[0]
     assert "2 of 3 kernels" in section
