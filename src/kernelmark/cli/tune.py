@@ -76,7 +76,7 @@ def _searched(texts: Sequence[str]) -> dict[str, str | None]:
 
 
 def _show(found: Found) -> None:
-    from kernelmark.models.tuning.found import verdict
+    from kernelmark.models.tuning.run import verdict
 
     table = new_table("", "candidate", "check", "time", "time / default's", "what became of it")
     for line in sorted(found.lines, key=_place):

@@ -164,7 +164,7 @@ def compute_float32_exactly() -> dict[Any, bool]:
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """Compute f32 exactly for a while; see :func:`compute_float32_exactly`."""
+    """Compute f32 exactly for a while."""
     before = compute_float32_exactly()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is asked of a model file: inputs, compiler, what to compare with. Imports no torch, and runs nothing."""
+"""What is asked of a model file: inputs, compiler, tolerance, baselines. Imports no torch, and runs nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
 from kernelmark.records import Cache
 from kernelmark.text.near import listing, suggestion
-from kernelmark.verify import Tolerances
+from kernelmark.verify import Elementwise, Normalised, Policy, Tolerance, Tolerances
 from torchsched.building import DEFAULT_PIPELINE
 from torchsched.elements import FLOATS, Element
 from torchsched.ingress.shapes import InputSpec, Literal
@@ -29,9 +29,11 @@ __all__ = [
     "Mode",
     "ModelRequest",
     "Show",
+    "figure",
     "installed_compilers",
     "packed",
     "parse_baselines",
+    "policy_for",
     "unpacked",
 ]
 
@@ -248,3 +250,19 @@ def parse_baselines(text: str) -> tuple[str, ...]:
             hint = suggestion(word, [*Baseline, *others, "all", "none"], there_are="baselines")
             raise UsageError(f"--baselines {text}: {word!r} is none; {hint}")
     return tuple(dict.fromkeys(Baseline(word) if word in list(Baseline) else word for word in words))
+
+
+def policy_for(asked: Tolerances, element: Element) -> Policy:
+    """Give what decides the rule of each output of a model that computes in ``element``."""
+    rule = Policy().for_dtype(element.torch).rule
+    return Policy(
+        asked=asked, file=Tolerances(rule=rule, source=f"the whole output, by the model's type {element}")
+    )
+
+
+def figure(rule: Tolerance) -> str:
+    """Write the rule as the line ``Tolerance: ...`` has it: its one figure, or both of them."""
+    if isinstance(rule, Elementwise):
+        return f"{rule.rtol:g}" if rule.atol == rule.rtol else f"atol={rule.atol:g} rtol={rule.rtol:g}"
+    assert isinstance(rule, Normalised)
+    return f"{rule.rtol:g}"

@@ -35,7 +35,9 @@ from kernelmark.harness import (
 )
 from kernelmark.models.case import (
     ModelWork,
+    check_on_second_draw,
     count_work,
+    draw_twice,
     main_element,
     make_case,
     request_facts,
@@ -47,12 +49,11 @@ from kernelmark.models.compilers import (
     compile_with,
     exact_float32,
 )
-from kernelmark.models.draws import check_on_second_draw, draw_twice
 from kernelmark.models.mlir import build_options, compile_by_mlir
-from kernelmark.models.request import MLIR, ModelRequest
+from kernelmark.models.request import MLIR, ModelRequest, figure, policy_for
 from kernelmark.models.state import State, plain_inputs
-from kernelmark.models.tolerances import figure, policy_for
 from kernelmark.records import Check, Note, Role, Row
+from kernelmark.report import write_reports
 from kernelmark.report.notes import note_text
 from kernelmark.text import in_short
 from kernelmark.timing import Budget
@@ -67,8 +68,6 @@ from torchsched.packing import ALIGNMENT
 from torchsched.targets import Target
 
 __all__ = ["ModelRun", "load_subject", "moved", "run_model"]
-
-_NO_MLIR = "MLIR makes code for the CPU only, and this run is on {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,15 @@ def run_model(
             build_options(request, target).schedule_for(request.element, target)
         for note in target.notes:
             tell(note)
-    session = Session(_session_options(request, device), command=tuple(command))
+    options = SessionOptions(
+        device=device,
+        verify_only=not request.benchmark,
+        cache=request.cache,
+        budget=Budget(min_count=request.iterations, max_count=request.iterations),
+        out=request.out,
+        ceilings=request.benchmark,
+    )
+    session = Session(options, command=tuple(command))
     outcome = "failed"
     try:
         with use_session(session), torch.no_grad(), _settled(target) as malloc, told_of_memory(request.name):
@@ -158,8 +165,6 @@ def run_model(
     finally:
         session.close(outcome)
         if session.folder is not None:
-            from kernelmark.report import write_reports
-
             write_reports(session.folder)
     return found
 
@@ -250,7 +255,9 @@ class _Run:
         rule = policy_for(request.tolerance, element)
         others: dict[str, Unavailable] = {}
         if subject.device != "cpu":
-            others[MLIR] = Unavailable(_NO_MLIR.format(subject.device))
+            others[MLIR] = Unavailable(
+                f"MLIR makes code for the CPU only, and this run is on {subject.device}"
+            )
             self.tell(f"{MLIR}: unavailable: {others[MLIR].reason}")
         facts = request_facts(request, self.loaded, subject.device)
         case = None
@@ -274,7 +281,9 @@ class _Run:
                 ),
                 self.session.record,
             )
-            work = self._work(element) if request.benchmark else None
+            work = count_work(subject, element) if request.benchmark else None
+            if work is not None and work.note:
+                self.tell(work.note)
             plan = make_plan(case, (self.compiler, bound), {**self._baselines(), **others})
             comparison = run_plan(plan, self.session, op=work)
         except ModelError as error:
@@ -313,12 +322,6 @@ class _Run:
                     found if isinstance(found, Unavailable) else found.bind(subject.inputs, subject.state)
                 )
         return made
-
-    def _work(self, element: Any) -> ModelWork:
-        work = count_work(self.subject, element)
-        if work.note:
-            self.tell(work.note)
-        return work
 
     def _record(
         self, rule: Policy, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]
@@ -378,15 +381,3 @@ def _settled(target: Target | None) -> Iterator[Mapping[str, str]]:
         yield keep_large_blocks()
     finally:
         torch.set_num_threads(threads)
-
-
-def _session_options(request: ModelRequest, device: str) -> SessionOptions:
-    count = request.iterations
-    return SessionOptions(
-        device=device,
-        verify_only=not request.benchmark,
-        cache=request.cache,
-        budget=Budget(min_count=count, max_count=count),
-        out=request.out,
-        ceilings=request.benchmark,
-    )

@@ -7,6 +7,7 @@ calls the model, and how fast that is, is not its business.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +55,20 @@ class Kept:
 
     def after_first_call(self) -> None:
         """Keep only what that call has changed, and put it back: the rest, which may be large, needs no copy."""
+        # by value: the kernel of batch norm writes its statistics without counting up their version
         self._held = [
             each for each in self._held if each.now is not each.tensor or not _same(each.tensor, each.kept)
         ]
         self.put_back()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The buffers and tensor attributes that are written."""
+        return tuple(each.name for each in self._held)
+
+    def values(self) -> dict[str, torch.Tensor]:
+        """Give what stands in them now, by name."""
+        return {each.name: each.now for each in self._held}
 
     @property
     def is_empty(self) -> bool:
@@ -87,7 +98,7 @@ class State:
     """
 
     def __init__(self, model: torch.nn.Module, inputs: Sequence[Any]) -> None:
-        held = list(_held(model))
+        self._model = Kept(model)
         parameters = {name: (each, each._version) for name, each in model.named_parameters()}
         tensors = _tensors(inputs)
         private = cloned(inputs)
@@ -99,23 +110,17 @@ class State:
                     Stage.RUN,
                     f"the model writes its parameter {name!r} when it is called, so that no two calls are alike",
                 )
-        # by value: the kernel of batch norm writes its statistics without counting up their version
-        self._held = [
-            each for each in held if each.now is not each.tensor or not _same(each.tensor, each.kept)
-        ]
         self._written = [
             index
             for index, (each, kept) in enumerate(zip(_tensors(private), tensors, strict=True))
             if not _same(each, kept)
         ]
         self._inputs, self._kept = tuple(inputs), [tensors[index].clone() for index in self._written]
-        self.put_back()
+        self._model.after_first_call()
 
     def for_inputs(self, inputs: Sequence[Any]) -> State:
         """Give the state of the same model with other inputs of the same types; the model is not called."""
-        other = object.__new__(State)
-        other.outputs = self.outputs
-        other._held, other._written = self._held, self._written
+        other = copy(self)
         tensors = _tensors(inputs)
         other._inputs, other._kept = tuple(inputs), [tensors[index].clone() for index in self._written]
         return other
@@ -123,12 +128,12 @@ class State:
     @property
     def is_empty(self) -> bool:
         """Whether a call writes nothing but what it returns."""
-        return not self._held and not self._written
+        return self._model.is_empty and not self._written
 
     @property
     def names(self) -> tuple[str, ...]:
         """The buffers and tensor attributes that are written."""
-        return tuple(each.name for each in self._held)
+        return self._model.names
 
     @property
     def writes_inputs(self) -> bool:
@@ -137,9 +142,7 @@ class State:
 
     def put_back(self) -> None:
         """Let the model's own tensors be what they were before the first call."""
-        with torch.no_grad():
-            for each in self._held:
-                each.put_back()
+        self._model.put_back()
 
     def private_inputs(self) -> tuple[Any, ...]:
         """Give inputs that may be written."""
@@ -154,9 +157,8 @@ class State:
 
     def after(self, inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
         """Give what has been written: the model's own tensors, and those of ``inputs``, by name."""
-        found = {each.name: each.now for each in self._held}
         tensors = _tensors(inputs)
-        return found | {_input_name(index): tensors[index] for index in self._written}
+        return self._model.values() | {_input_name(index): tensors[index] for index in self._written}
 
     def after_results(
         self, results: dict[str, torch.Tensor], input_names: Sequence[str]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -137,21 +138,24 @@ class RunWriter:
     def _append(self, record: Record) -> None:
         if self._file.closed:
             raise RecordError(f"{self.path} is closed after {self.rows} rows; start another run for more")
-        line = _line(record, self.path)
+        try:
+            view = memoryview(record.model_dump_json(exclude_none=True).encode() + b"\n")
+        except PydanticSerializationError as error:
+            raise RecordError(
+                f"cannot write to {self.path}: {error}; the record holds text that is not Unicode"
+            ) from error
         start = os.fstat(self._file.fileno()).st_size
         try:
-            view = memoryview(line)
             while view:
                 view = view[self._file.write(view) :]
             os.fsync(self._file.fileno())
-        except OSError as error:
+        except BaseException as error:
             self._drop_partial_line(start)
+            if not isinstance(error, OSError):
+                raise
             raise RecordError(
                 f"cannot write to {self.path}: {error.strerror}; its {self.rows} earlier rows are intact"
             ) from error
-        except BaseException:
-            self._drop_partial_line(start)
-            raise
 
     def _drop_partial_line(self, start: int) -> None:
         try:
@@ -196,10 +200,13 @@ def read_run(path: Path | str) -> StoredRun:
     version = FORMAT_VERSION
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
-        raw = _raw(line, file, number)
-        if raw["kind"] == "header":
-            version = _known_version(raw.get("format_version"), f"{file}:{number}")
-        records.append(_parse(_upgraded(raw, version), f"{file}:{number}"))
+        place = f"{file}:{number}"
+        raw = _raw(line, place)
+        if is_header := raw["kind"] == "header":
+            version = _known_version(raw.get("format_version"), place)
+        for step in range(version, FORMAT_VERSION):
+            raw = _UPGRADES[step](raw)
+        records.append(_parse({**raw, "format_version": FORMAT_VERSION} if is_header else raw, place))
     if not records or not isinstance(records[0], RunHeader):
         raise RecordError(f"{file}:1: the first line must be a run's header; is this a kernelmark run?")
     end = records[-1] if isinstance(records[-1], RunEnd) else None
@@ -217,14 +224,14 @@ def read_run(path: Path | str) -> StoredRun:
     )
 
 
-def _raw(line: bytes, file: Path, number: int) -> dict[str, Any]:
+def _raw(line: bytes, place: str) -> dict[str, Any]:
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{file}:{number}: not JSON: {error}") from error
+        raise RecordError(f"{place}: not JSON: {error}") from error
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise RecordError(f"{file}:{number}: unknown kind {kind!r}; expected one of {sorted(_KINDS)}")
+        raise RecordError(f"{place}: unknown kind {kind!r}; expected one of {sorted(_KINDS)}")
     return raw
 
 
@@ -249,49 +256,26 @@ def _parse(raw: dict[str, Any], place: str) -> Record:
 # --- what older formats become -----------------------------------------------------------------------
 
 
-def _upgraded(raw: dict[str, Any], version: int) -> dict[str, Any]:
-    for step in range(version, FORMAT_VERSION):
-        raw = _UPGRADES[step](raw)
-    if raw["kind"] == "header":
-        raw = {**raw, "format_version": FORMAT_VERSION}
-    return raw
-
-
 def _notes_are_values(raw: dict[str, Any]) -> dict[str, Any]:
     """Format 1 to 2: sentences become notes of the kind ``text``."""
 
-    def texts(holder: Any, key: str) -> None:
-        if isinstance(holder, dict) and key in holder:
-            kept = [text for text in holder[key] if text]
-            holder[key] = [{"kind": "text", "values": {"text": text}} for text in kept]
+    def note(words: Any) -> dict[str, Any]:
+        return {"kind": "text", "values": {"text": words}}
 
-    def text(holder: Any, key: str) -> None:
-        if isinstance(holder, dict) and (words := holder.pop(key, None)):
-            holder[key] = {"kind": "text", "values": {"text": words}}
-
-    timing = raw.get("timing")
-    texts(raw, "notes")
-    texts(timing, "notes")
-    if isinstance(timing, dict):
-        texts(timing.get("device_busy"), "notes")
-        texts(timing.get("latency"), "notes")
-    text(raw, "note")
-    text(raw.get("roofline"), "anomaly")
-    text(raw.get("roofline"), "note")
+    timing, roofline = (
+        held if isinstance(held := raw.get(name), dict) else {} for name in ("timing", "roofline")
+    )
+    for holder in (raw, timing, timing.get("device_busy"), timing.get("latency")):
+        if isinstance(holder, dict) and "notes" in holder:
+            holder["notes"] = [note(text) for text in holder["notes"] if text]
+    for holder, key in ((raw, "note"), (roofline, "anomaly"), (roofline, "note")):
+        if words := holder.pop(key, None):
+            holder[key] = note(words)
     return raw
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _notes_are_values}
 """By the format that it reads, what makes the next one of a record; it may change the record that it is given."""
-
-
-def _line(record: Record, path: Path) -> bytes:
-    try:
-        return record.model_dump_json(exclude_none=True).encode() + b"\n"
-    except PydanticSerializationError as error:
-        raise RecordError(
-            f"cannot write to {path}: {error}; the record holds text that is not Unicode"
-        ) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -300,8 +284,9 @@ def _sync_folder(folder: Path) -> None:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    except OSError:
-        pass  # some network file systems refuse to sync a folder; the file itself is synced
+        with suppress(
+            OSError
+        ):  # some network file systems refuse to sync a folder; the file itself is synced
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -175,10 +175,6 @@ class RunOutcome(StrEnum):
     @classmethod
     def of(cls, fate: Fate) -> RunOutcome:
         """Give the word for ``fate``."""
-        return _RUNS.get(fate.cause, cls.FAILED)
-
-
-_RUNS: Mapping[Cause | None, RunOutcome] = {
-    None: RunOutcome.COMPLETED,
-    Cause.INTERRUPTED: RunOutcome.INTERRUPTED,
-}
+        if fate.done:
+            return cls.COMPLETED
+        return cls.INTERRUPTED if fate.cause is Cause.INTERRUPTED else cls.FAILED

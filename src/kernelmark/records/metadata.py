@@ -69,16 +69,8 @@ class Difference:
         return f"{self.key} is {self.before!r} and {self.after!r}"
 
 
-def _positive(value: float) -> bool:
-    return value > 0
-
-
-def _no_less_than_nothing(value: float) -> bool:
-    return value >= 0
-
-
-_SOME: dict[str, Any] = {"check": _positive, "allowed": "more than 0"}
-_ANY: dict[str, Any] = {"check": _no_less_than_nothing, "allowed": "0 or more"}
+_SOME: dict[str, Any] = {"check": lambda value: value > 0, "allowed": "more than 0"}
+_ANY: dict[str, Any] = {"check": lambda value: value >= 0, "allowed": "0 or more"}
 _NOT, _TIMES = Unlike.NOT_COMPARED, Unlike.MOVES_TIMES
 
 METADATA: tuple[Metadata, ...] = (

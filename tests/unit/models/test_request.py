@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kernelmark.errors import UnavailableError, UsageError
-from kernelmark.models.request import Baseline, ModelRequest, parse_baselines
-from kernelmark.models.tolerances import figure, policy_for
+from kernelmark.models.request import Baseline, ModelRequest, figure, parse_baselines, policy_for
 from kernelmark.verify import Elementwise, Normalised, Policy, Tolerances
 from torchsched.elements import Element
 from torchsched.targets import detect

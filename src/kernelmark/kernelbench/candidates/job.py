@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import UsageError
-from kernelmark.models.request import Baseline, parse_baselines
-from kernelmark.models.tolerances import policy_for
+from kernelmark.models.request import Baseline, parse_baselines, policy_for
 from kernelmark.records import Cache
 from kernelmark.verify import Policy, Tolerances
 from torchsched.elements import FLOATS, Element

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from kernelmark.models.tuning.found import Found, Line
     from kernelmark.models.tuning.request import TuneRequest
-    from kernelmark.models.tuning.run import tune_model
+    from kernelmark.models.tuning.run import Found, Line, tune_model
 
 __all__ = ["Found", "Line", "TuneRequest", "tune_model"]
 

@@ -6,20 +6,42 @@ A worker that dies at a candidate costs that candidate alone: the rest of its jo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kernelmark.errors import CrashedError, ModelError, VerificationError
 from kernelmark.isolation import Ended, Limits, Start, Worker
-from kernelmark.models.request import packed
-from kernelmark.models.tuning.jobs import MEASURE, TuneJob
+from kernelmark.models.request import ModelRequest, packed
 from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check, Note, Role, Row, RunHeader
 from kernelmark.timing import Budget
 from torchsched.elements import Element
 
-__all__ = ["Judge", "Measured", "ProcessJudge", "codes_of"]
+__all__ = ["MEASURE", "Judge", "Measured", "ProcessJudge", "TuneJob", "codes_of"]
+
+MEASURE = "measure"
+"""The stage of a worker in which everything is compiled, and timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneJob:
+    """Compile each candidate and check its answer; with a budget, compile all and time them in one interleaved run."""
+
+    request: ModelRequest
+    element: Element
+    header: RunHeader
+    case_id: str
+    candidates: tuple[Candidate, ...]
+    """Where they are timed, the first is what the others are compared with."""
+    limit_s: float
+    """Seconds that one of them may take to be compiled and checked."""
+    known: Mapping[str, str] = field(default_factory=dict)
+    """Digest of code that has been checked → the label of the candidate that has it."""
+    budget: Budget | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What a report says of a run that is timed."""
+
 
 _TARGET = "kernelmark.models.tuning.worker:carry_out"
 _PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.models.tuning.worker")

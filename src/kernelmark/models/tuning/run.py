@@ -1,4 +1,4 @@
-"""One search from the request to the descriptor: the model's types, the space, the run's folder, the judge.
+"""One search from the request to the descriptor and the table of candidates.
 
 Prints nothing: what a user should see on the way is told to a function that is handed in.
 """
@@ -6,6 +6,7 @@ Prints nothing: what a user should see on the way is told to a function that is 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +16,16 @@ from kernelmark.errors import ModelError, UsageError, VerificationError
 from kernelmark.harness import Session, SessionOptions
 from kernelmark.harness.provenance import environment, now
 from kernelmark.models.case import main_element, types_of
-from kernelmark.models.tolerances import figure, policy_for
-from kernelmark.models.tuning.book import Book, Phase
-from kernelmark.models.tuning.descriptor import write_descriptor
-from kernelmark.models.tuning.found import Found, summarise_search
+from kernelmark.models.request import figure, policy_for
+from kernelmark.models.tuning.book import STATE_FILE, Book, Phase, Standing, State, read_state
 from kernelmark.models.tuning.judging import ProcessJudge
-from kernelmark.models.tuning.racing import CONFIRMATION, PROTOCOL_NOTE
 from kernelmark.models.tuning.request import TuneRequest
-from kernelmark.models.tuning.search import Search
-from kernelmark.models.tuning.space import Space, make_space
-from kernelmark.models.tuning.state import STATE_FILE, State, read_state
-from kernelmark.records import RECORDS_FILE, read_run
+from kernelmark.models.tuning.search import CONFIRMATION, PROTOCOL_NOTE, Fate, Outcome, Search
+from kernelmark.models.tuning.space import Candidate, Space, make_space, write_descriptor
+from kernelmark.records import RECORDS_FILE, Check, Note, Role, Row, read_run
+from kernelmark.report import write_reports
+from kernelmark.report.notes import note_text
+from kernelmark.report.plain import one_line
 from torchsched.bindings import bindings
 from torchsched.descriptors import Schedule, find_schedule
 from torchsched.descriptors.parameters import written
@@ -34,7 +34,7 @@ from torchsched.elements import Element
 from torchsched.ingress import load_model
 from torchsched.targets import Target
 
-__all__ = ["tune_model"]
+__all__ = ["Found", "Line", "summarise_search", "tune_model", "verdict"]
 
 _DIGEST = 16
 
@@ -87,7 +87,7 @@ def tune_model(
             if not outcome.in_time:
                 book.session.suspend()  # more time can be given to it
         best = candidates[outcome.race.incumbent]
-        found = Found(lines, best, outcome, len(candidates), space.size, request.folder, request.descriptor)
+        found = Found(lines, best, outcome, space.size, request.folder, request.descriptor)
         write_descriptor(
             request.descriptor,
             question.schedule,
@@ -104,7 +104,8 @@ def tune_model(
         raise
     finally:
         book.session.close(outcome_mark)
-        _write_reports(request.folder)
+        if (request.folder / RECORDS_FILE).exists():
+            write_reports(request.folder)
     return found
 
 
@@ -115,8 +116,6 @@ class _Question:
     target: Target
     element: Element
     schedule: Schedule
-    inputs: str
-    arguments: str
     facts: dict[str, str]
 
     @classmethod
@@ -131,12 +130,10 @@ class _Question:
         schedule = find_schedule(asked.pipeline, element, target, roots=asked.roots, values=asked.values)
         check_passes(schedule.steps)
         rule = policy_for(asked.tolerance, element).for_dtype(element.torch).rule
-        inputs = ", ".join(types_of(loaded.inputs).values())
-        arguments = ", ".join(map(repr, loaded.init_args))
         facts = {
             "the model": f"{asked.name} ({_digest(asked.path.read_bytes())})",
-            "the inputs": inputs,
-            "the arguments": arguments or "none",
+            "the inputs": ", ".join(types_of(loaded.inputs).values()),
+            "the arguments": ", ".join(map(repr, loaded.init_args)) or "none",
             "the seed of the inputs": str(asked.seed),
             "the schedule": f"{schedule.name} ({_digest(repr([s.name for s in schedule.written]).encode())})",
             "the element type": str(element),
@@ -144,7 +141,7 @@ class _Question:
             "the caches": asked.cache.value,
             "the tolerance": figure(rule),
         }
-        return cls(target, element, schedule, inputs, arguments, facts)
+        return cls(target, element, schedule, facts)
 
 
 def _digest(data: bytes) -> str:
@@ -191,7 +188,7 @@ def _provenance(request: TuneRequest, question: _Question, found: Found, book: B
     """Say where the values come from, in plain values."""
     header = book.session.header
     assert header is not None
-    asked, ratio = request.model, found.ratio
+    asked, ratio = request.model, found.outcome.confirmation
     provenance: dict[str, Any] = {
         "made": now(),
         "with": {
@@ -202,8 +199,8 @@ def _provenance(request: TuneRequest, question: _Question, found: Found, book: B
         "machine": header.device.name,
         "target": str(question.target),
         "model": asked.path.name,
-        "inputs": question.inputs,
-        **({"init_args": question.arguments} if question.arguments else {}),
+        "inputs": question.facts["the inputs"],
+        **({} if (arguments := question.facts["the arguments"]) == "none" else {"init_args": arguments}),
         "dtype": str(question.element),
         "cache": asked.cache.value,
         "candidates": {**found.counts, "of": found.size},
@@ -224,8 +221,134 @@ def _provenance(request: TuneRequest, question: _Question, found: Found, book: B
     return provenance
 
 
-def _write_reports(folder: Path) -> None:
-    from kernelmark.report import write_reports
+_SHOWN = 200
+"""Letters of an error that the table shows; all of it is in the records."""
 
-    if (folder / RECORDS_FILE).exists():
-        write_reports(folder)
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One candidate that was tried."""
+
+    candidate: Candidate
+    row: Row
+    """Its last time and its ratio to the default, as far as it came."""
+    fate: str
+    """What became of it, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one search found."""
+
+    lines: tuple[Line, ...]
+    best: Candidate
+    """What won the race; the default, where nothing was certainly faster."""
+    outcome: Outcome
+    size: int
+    """How many there are in the space."""
+    folder: Path
+    descriptor: Path
+
+    @property
+    def chosen(self) -> Candidate:
+        """What the descriptor holds: the best one, if it was confirmed."""
+        return self.best if self.outcome.confirmed else self.lines[0].candidate
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many candidates had which kind of end."""
+        kinds = Counter(_kind(line) for line in self.lines)
+        return {"tried": len(self.lines), **dict(sorted(kinds.items()))}
+
+
+def summarise_search(
+    case_id: str, candidates: Sequence[Candidate], outcome: Outcome, book: Book
+) -> tuple[Line, ...]:
+    """Give a line for each candidate that was tried, in the order of the candidates.
+
+    Where the time was up, the case's name says after how long: there may be another table when the search goes on.
+
+    A row's ratio is the candidate's time over the default's in the last run that both were in; for the winner it is
+    the flattering one of the search, and not the confirmed one.
+    """
+    standings = book.standings()
+    so_far = "" if outcome.in_time else f" after {book.state.spent_s:.0f} s"
+    case_id, lines = f"{case_id}: candidates{so_far}", []
+    for candidate in candidates:
+        checked = outcome.checked.get(candidate.label)
+        if checked is not None:
+            fate = _fate(candidate, checked, outcome)
+            standing = standings.get(candidate.label)
+            lines.append(Line(candidate, _row(case_id, candidate, checked, standing, fate), fate))
+    return tuple(lines)
+
+
+def verdict(found: Found) -> str:
+    """Say in one or two sentences what the search came to."""
+    ratio, best = found.outcome.confirmation, found.best
+    hurried = (
+        "" if found.outcome.in_time else " The time was up before everything was tried; --resume goes on."
+    )
+    if best.number == 0:
+        return f"Nothing was certainly faster than the default parameters; they are kept.{hurried}"
+    if ratio is None:
+        return (
+            f"{best.label} won the race and could not be confirmed ({found.outcome.trouble.splitlines()[0]});"
+            f" the default parameters are kept.{hurried}"
+        )
+    shown = f"{ratio.value:.3f}" + (f" [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low is not None else "")
+    if not found.outcome.confirmed:
+        return (
+            f"{best.label} won the race, and measured once more it was {shown} times as fast as the default, which is"
+            f" not certainly faster; the default parameters are kept.{hurried}"
+        )
+    return f"{best.label} is {shown} times as fast as the default, measured apart from the search.{hurried}"
+
+
+def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | None, fate: str) -> Row:
+    role = Role.OURS if candidate.number == 0 else Role.BASELINE
+    common = {"case": case_id, "role": role, "params": {}, "traceback": None}
+    if standing is None or checked.check is Check.FAILED:
+        return checked.model_copy(
+            update={**common, "notes": (Note.free(fate),) if checked.check.comparable else ()}
+        )
+    timing = standing.row.timing
+    # the samples stand in the rows of the race, once
+    short = None if timing is None else timing.model_copy(update={"passes": (), "notes": ()})
+    ratio = standing.to_default
+    return standing.row.model_copy(
+        update={
+            **common,
+            "timing": short,
+            "ratio": None if ratio is None else ratio.model_copy(update={"block_ratios": ()}),
+            "notes": (Note.free(fate),),
+            "controls": (),
+        }
+    )
+
+
+def _fate(candidate: Candidate, checked: Row, outcome: Outcome) -> str:
+    race = outcome.race
+    if checked.check is Check.FAILED:
+        note = one_line(note_text(checked.note))
+        return note if len(note) <= _SHOWN else f"{note[:_SHOWN]}..."
+    if candidate.number == race.incumbent:
+        if candidate.number == 0:
+            return "the default, and kept"
+        return "the winner, confirmed" if outcome.confirmed else "the winner of the race, not confirmed"
+    if candidate.number == 0:
+        return "the default" if outcome.confirmed else "the default, and kept"
+    if "same" in checked.params:
+        return f"the same code as {checked.params['same']}"
+    if (drop := race.dropped.get(candidate.number)) is not None:
+        return f"rung {drop.rung + 1}: {drop.fate}"
+    return "not certainly slower than the winner, nor faster"
+
+
+def _kind(line: Line) -> str:
+    checked = line.row
+    if checked.check is Check.FAILED:
+        return "failed"
+    if line.fate.startswith("the same code"):
+        return "same_code"
+    return "failed_later" if line.fate.endswith(Fate.FAILED) else "right"

@@ -17,15 +17,13 @@ import torch
 from kernelmark.errors import KernelmarkError, ModelError, VerificationError
 from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
 from kernelmark.isolation import Channel
-from kernelmark.models.case import make_case, request_facts
+from kernelmark.models.case import Draws, check_on_second_draw, draw_twice, make_case, request_facts
 from kernelmark.models.compilers import Contestant, Subject
-from kernelmark.models.draws import Draws, check_on_second_draw, draw_twice
 from kernelmark.models.mlir import bound_code, build_options, facts_of_code
-from kernelmark.models.request import ModelRequest, unpacked
+from kernelmark.models.request import policy_for, unpacked
 from kernelmark.models.run import load_subject, told_of_memory
 from kernelmark.models.state import State
-from kernelmark.models.tolerances import policy_for
-from kernelmark.models.tuning.jobs import MEASURE, TuneJob
+from kernelmark.models.tuning.judging import MEASURE, TuneJob
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check, Note, Role, Row
 from kernelmark.text import message_of
@@ -42,7 +40,7 @@ _DIGEST = 16
 
 
 def carry_out(job: str, channel: Channel) -> None:
-    """Carry out a packed :class:`~kernelmark.models.tuning.jobs.TuneJob`; rows are handed over as they are made."""
+    """Carry out a packed :class:`~kernelmark.models.tuning.judging.TuneJob`; rows are handed over as they are made."""
     asked: TuneJob = unpacked(job)
     target = asked.request.resolve_target()
     keep_large_blocks()
@@ -78,13 +76,11 @@ class _Shop:
     def hand_over(self, row: Row) -> None:
         self.channel.tell({"row": row})
 
-    @property
-    def request(self) -> ModelRequest:
-        return self.job.request
-
     def build(self, candidate: Candidate, began: Callable[[Stage], object]) -> Built:
         """Compile the model with a candidate's values; each stage is told as it begins."""
-        options = build_options(self.request, self.target, element=self.job.element, values=candidate.values)
+        options = build_options(
+            self.job.request, self.target, element=self.job.element, values=candidate.values
+        )
         return build(self.subject.model, self.subject.inputs, options, on_stage=began)
 
     def case(
@@ -95,8 +91,8 @@ class _Shop:
         state: State | None = None,
     ) -> Case:
         """Make the case that the engine is given."""
-        rule = policy_for(self.request.tolerance, self.job.element)
-        facts = {**request_facts(self.request, self.loaded), **facts, **keep_large_blocks()}
+        rule = policy_for(self.job.request.tolerance, self.job.element)
+        facts = {**request_facts(self.job.request, self.loaded), **facts, **keep_large_blocks()}
         return make_case(
             self.subject, rule, facts, case_id=case_id or self.job.case_id, inputs=inputs, state=state
         )
@@ -106,7 +102,7 @@ class _Shop:
         options = SessionOptions(
             device="cpu",
             verify_only=budget is None,
-            cache=self.request.cache,
+            cache=self.job.request.cache,
             budget=budget or Budget(),
             ceilings=False,
         )

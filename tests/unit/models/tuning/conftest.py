@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kernelmark.harness import Session, SessionOptions
-from kernelmark.models.tuning.book import Book
+from kernelmark.models.tuning.book import STATE_FILE, Book, State, read_state
 from kernelmark.models.tuning.judging import Measured
 from kernelmark.models.tuning.space import Axis, Candidate, Space
-from kernelmark.models.tuning.state import STATE_FILE, State, read_state
 from kernelmark.records import (
     FORMAT_VERSION,
     Cache,

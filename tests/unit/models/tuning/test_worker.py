@@ -9,7 +9,7 @@ import pytest
 
 from kernelmark.errors import KernelmarkError, ModelFileError, ModelLoweringError, VerificationError
 from kernelmark.models.request import ModelRequest, packed
-from kernelmark.models.tuning.jobs import TuneJob
+from kernelmark.models.tuning.judging import TuneJob
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.models.tuning.worker import carry_out
 from kernelmark.records import Cache, Check, Row

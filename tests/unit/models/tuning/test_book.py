@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.errors import RecordError, UsageError
-from kernelmark.models.tuning.state import STATE_FILE, State, read_state
+from kernelmark.models.tuning.book import STATE_FILE, State, read_state
 
 
 def test_a_state_reads_back_as_it_was(tmp_path: Path) -> None:
