@@ -17,10 +17,9 @@ from pathlib import Path
 
 from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
-from kernelmark.kernelbench.candidates.job import Baseline, Settings
-from kernelmark.kernelbench.candidates.judged import Judged
-from kernelmark.kernelbench.candidates.judging import Judging, judge, workers_for
-from kernelmark.kernelbench.candidates.page import candidates_page, write_pages
+from kernelmark.kernelbench.candidates.job import Baseline, Judging, Settings
+from kernelmark.kernelbench.candidates.judging import judge, workers_for
+from kernelmark.kernelbench.candidates.page import Judged, candidates_page, write_pages
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
 from kernelmark.report.pages import page_text

@@ -96,7 +96,8 @@ def test_two_are_timed_one_at_a_time_and_the_run_ends_with_a_table_that_can_be_c
     options = ("--benchmark", "--jobs", "2", "--baselines", "eager", "--iterations", "4", "--cache", "warm")
     done = run(tmp_path, *kernels, *options, "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr
-    row = next(line for line in done.stdout.splitlines() if line.startswith("level1/12_sum "))
+    # the last one: a kernel that loses to eager stands in the table of those too, before that of every kernel
+    *_, row = (line for line in done.stdout.splitlines() if line.startswith("level1/12_sum "))
     assert row.split()[1:3] == ["reduction", "verified"]
     assert "eager / mlir" in done.stdout
     document = json.loads((tmp_path / "out" / "suite.json").read_text())

@@ -13,9 +13,9 @@ import torch
 from kernelmark.isolation import Limits
 from kernelmark.kernelbench.candidates.answers import look_at
 from kernelmark.kernelbench.candidates.finding import find_candidates
-from kernelmark.kernelbench.candidates.job import Baseline, Settings
-from kernelmark.kernelbench.candidates.judged import Judged
-from kernelmark.kernelbench.candidates.judging import Judging, judge, workers_for
+from kernelmark.kernelbench.candidates.job import Baseline, Judging, Settings
+from kernelmark.kernelbench.candidates.judging import judge, workers_for
+from kernelmark.kernelbench.candidates.page import Judged
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
 from kernelmark.verify.conduct import after_call_on_cuda

@@ -31,7 +31,7 @@ LARGEST = {
     "files": 420,
     "harness": 2_500,
     "isolation": 1_680,
-    "kernelbench": 3_510,
+    "kernelbench": 3_420,
     "kernelfile": 3_750,
     "launches": 1_900,
     "lazy": 70,

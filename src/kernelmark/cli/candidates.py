@@ -16,9 +16,9 @@ from kernelmark.cli.suites import chosen_kernels, end_with, expected_statuses, l
 from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.candidates.finding import Candidate, find_candidates
-from kernelmark.kernelbench.candidates.job import Mode, Settings, parse_baselines
-from kernelmark.kernelbench.candidates.judged import KEPT, Judged, take_up
-from kernelmark.kernelbench.candidates.judging import Judging, fingerprint_of, judge, workers_for
+from kernelmark.kernelbench.candidates.job import Judging, Mode, Settings, parse_baselines
+from kernelmark.kernelbench.candidates.judging import fingerprint_of, judge, workers_for
+from kernelmark.kernelbench.candidates.page import KEPT, Judged, take_up
 from kernelmark.kernelbench.driver import DEFAULT_TIME_S
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import Sizes

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from kernelmark.isolation import Channel, Ended
 from kernelmark.models.request import unpacked
 from kernelmark.records import Cause, Check, Fate, Stage
 from kernelmark.report.notes import note_text
 
-__all__ = ["PRELOAD", "KernelAnswer", "KernelJob", "fate_of", "run_kernel"]
+__all__ = ["PRELOAD", "KernelAnswer", "KernelJob", "fate_of", "fate_of_death", "run_kernel", "stage_of"]
 
 PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.models.printing", __name__)
 """What every worker would import by itself otherwise, before it says anything."""
@@ -57,9 +58,20 @@ def fate_of(ended: Ended[KernelAnswer]) -> tuple[Fate, str]:
         return Fate.of_check(ended.answer.check, timed=ended.answer.timed), ended.answer.note
     if ended.failure is not None:
         return Fate.of(ended.failure.error), ended.failure.message
-    death = ended.death
-    stage = next((Stage(each) for each in reversed(ended.stages) if each in list(Stage)), Stage.LOAD)
+    fate = fate_of_death(ended, Stage.LOAD)
+    return fate, f"{ended.stage}: {ended.death}" if ended.stage else str(ended.death)
+
+
+def stage_of(ended: Ended[Any], first: Stage) -> Stage:
+    """Give the last stage that a worker told; ``first`` where it told none."""
+    return next((Stage(each) for each in reversed(ended.stages) if each in list(Stage)), first)
+
+
+def fate_of_death(ended: Ended[Any], first: Stage) -> Fate:
+    """Give what became of what a worker ran that died, at ``first`` where it told no stage."""
     cause = Cause.DIED
-    if death is not None and (death.timed_out or death.killed):
-        cause = Cause.LIMIT if death.timed_out else Cause.MEMORY  # the system kills where memory runs out
-    return Fate(stage, cause), f"{ended.stage}: {death}" if ended.stage else str(death)
+    if ended.death is not None and (ended.death.timed_out or ended.death.killed):
+        cause = (
+            Cause.LIMIT if ended.death.timed_out else Cause.MEMORY
+        )  # the system kills where memory runs out
+    return Fate(stage_of(ended, first), cause)

@@ -31,6 +31,9 @@ class NoteKind(StrEnum):
     """A user's own words."""
     ERROR = "error"
     """What an exception said; ``type`` is its class."""
+    FAILED = "failed"
+    """What a candidate came to: a suite's word for it, and why."""
+    NOT_TIMED = "not timed"
 
     # samples and their statistics
     NO_DEVIATION = "no deviation"
@@ -41,6 +44,8 @@ class NoteKind(StrEnum):
 NOTE_VALUES: Mapping[NoteKind, Mapping[str, Any]] = {
     NoteKind.TEXT: {"text": str},
     NoteKind.ERROR: {"type": str, "text": str},
+    NoteKind.FAILED: {"status": str, "why": str},
+    NoteKind.NOT_TIMED: {"why": str},
     NoteKind.NO_DEVIATION: {"samples": int, "needed": int},
     NoteKind.NO_TAILS: {"samples": int, "needed": int},
     NoteKind.EQUAL_SAMPLES: {"samples": int},

@@ -21,6 +21,8 @@ DRIFT_LIMIT = 0.05
 TEXTS: Mapping[NoteKind, Callable[..., str]] = {
     NoteKind.TEXT: lambda text: text,
     NoteKind.ERROR: lambda type, text: text or type,  # noqa: A006 - the fact's name
+    NoteKind.FAILED: lambda status, why: why or status,
+    NoteKind.NOT_TIMED: lambda why: f"not timed: {why}",
     # samples and their statistics
     NoteKind.NO_DEVIATION: lambda samples, needed: (
         f"{counted(samples, 'sample')}: no standard deviation (needs {needed})"

@@ -13,9 +13,8 @@ from kernelmark.device import open_device
 from kernelmark.errors import VerificationError
 from kernelmark.files import replace
 from kernelmark.isolation import Channel
-from kernelmark.kernelbench.candidates.drawing import digest
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Job
-from kernelmark.kernelbench.candidates.problem import Problem, load_problem, tensors_of
+from kernelmark.kernelbench.candidates.problem import Problem, digest, load_problem
 from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.plain_data import NoPlainDataError, Reader, TooLargeError, Writer
 from kernelmark.verify import check_outputs, run_controls, vacuous
@@ -64,7 +63,8 @@ def leave_answers(
 
 def look_at(given: Any) -> str:
     """Give a fingerprint of the elements of an answer that are there to be looked at."""
-    return digest([each for each in tensors_of(given) if not unreal(each)])
+    values = [leaf.value for leaf in leaves(given, "output")]
+    return digest([each for each in values if isinstance(each, torch.Tensor) and not unreal(each)])
 
 
 def judge_answers(job: Job, _: Channel) -> SecondCheck:

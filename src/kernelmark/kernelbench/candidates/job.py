@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import UsageError
+from kernelmark.isolation import Limits
+from kernelmark.kernelbench.suite import Sizes
 from kernelmark.models.request import Baseline, parse_baselines, policy_for
 from kernelmark.records import Cache
 from kernelmark.verify import Policy, Tolerances
 from torchsched.elements import FLOATS, Element
 
-__all__ = ["CANDIDATE", "Baseline", "Job", "Mode", "Settings", "parse_baselines"]
+__all__ = ["CANDIDATE", "Baseline", "Job", "Judging", "Mode", "Settings", "parse_baselines"]
 
 CANDIDATE = "candidate"
 """What a candidate's row is called."""
@@ -110,3 +112,21 @@ class Job:
     def case_id(self) -> str:
         """What is compared."""
         return f"{self.problem.removesuffix('.py')} {self.settings.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How the candidates of a run are judged."""
+
+    root: Path
+    """The tree that holds the problems' files."""
+    out: Path
+    settings: Settings
+    sizes: Sizes = Sizes.SUITE
+    limits: Limits = field(default_factory=lambda: Limits(time_s=300.0))
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """What was asked for, by the options' names."""
+        baselines = ",".join(self.settings.baselines) or "none"
+        return {"sizes": self.sizes, **asdict(self.settings), "baselines": baselines}

@@ -1,4 +1,4 @@
-"""The page of a run of candidates: a line for each, and KernelBench's score; and the same as a JSON document.
+"""What became of candidates: as values, as lines that a run can be taken up from, as a page and as a JSON document.
 
 The score is the share of what was attempted that is correct and more than p times as fast as a baseline. A speed-up
 that equals p does not count. Besides the estimate there is what is certain: the lower end of the interval is above p.
@@ -7,26 +7,114 @@ that equals p does not count. Besides the estimate there is what is certain: the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from kernelmark.kernelbench.candidates.judged import Judged, Speedup
-from kernelmark.kernelbench.candidates.judging import Judging
-from kernelmark.kernelbench.statuses import Status, summary
+from kernelmark.files import replace
+from kernelmark.isolation import typed
+from kernelmark.kernelbench.candidates.job import CANDIDATE, Judging
+from kernelmark.kernelbench.results import require_alike
+from kernelmark.kernelbench.statuses import Outcome, Status, summary
 from kernelmark.report import write_report
 from kernelmark.report.columns import Align
 from kernelmark.report.pages import DOCUMENT_VERSION, Items, Page, Section, Table, page_markdown
 from kernelmark.units import format_percent, format_ratio, format_time
 
-__all__ = ["THRESHOLDS", "FastP", "candidates_page", "fast_p", "write_pages"]
+__all__ = [
+    "KEPT",
+    "THRESHOLDS",
+    "FastP",
+    "Judged",
+    "Speedup",
+    "candidates_page",
+    "fast_p",
+    "read_judged",
+    "take_up",
+    "write_pages",
+]
 
+KEPT, _ASKED = "candidates.jsonl", "candidates.asked.json"
+"""A line for each candidate; and how they are judged."""
 SCHEMA = "kernelmark.candidates"
-_PAGE, _JSON = "candidates.md", "candidates.json"
-
-
 THRESHOLDS = (0.0, 0.5, 1.0, 1.5, 2.0)
 """Nothing is as slow as 0, so that fast_0 is the share of what is correct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """A baseline's time over the candidate's, with its interval where there is one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        return format_ratio(self.value, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of one candidate."""
+
+    name: str
+    problem: str
+    status: Status
+    message: str = ""
+    """Why it is not verified."""
+    time_ns: float | None = None
+    """The median of its timed calls."""
+    speedups: dict[str, Speedup] = field(default_factory=dict)
+    """By baseline."""
+    notes: tuple[str, ...] = ()
+    wall_s: float = 0.0
+    fingerprint: str = ""
+    """Of the files and settings; one that is the same need not be judged again."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Its end as the lists of statuses have it."""
+        return Outcome(self.name, CANDIDATE, self.status, self.message, self.wall_s)
+
+    def to_json(self) -> str:
+        """Write it as one line."""
+        return json.dumps(asdict(self))
+
+
+def take_up(out: Path, judging: Mapping[str, object], *, resume: bool) -> dict[str, Judged]:
+    """Start a run of candidates in ``out``, or take up the one that is there; give what was judged before by name.
+
+    Args:
+        out: The folder of the run.
+        judging: How candidates are judged, by the options' names.
+        resume: Whether to go on; else the run takes the place of an earlier one.
+
+    Raises:
+        UsageError: it would go on in another way than it began; nothing is touched.
+    """
+    file = out / _ASKED
+    asked = {name: str(value) for name, value in judging.items()}
+    if resume and file.is_file():
+        require_alike(json.loads(file.read_text(encoding="utf-8")), asked)
+    out.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        (out / KEPT).unlink(missing_ok=True)
+    replace(file, json.dumps(asked, indent=1) + "\n")
+    return read_judged(out / KEPT)
+
+
+def read_judged(file: Path) -> dict[str, Judged]:
+    """Read the candidates of an earlier run by name, the last of each; a line cut short by a kill is left out."""
+    found: dict[str, Judged] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        with suppress(ValueError):
+            one: Judged = typed(Judged, json.loads(line))
+            found[one.name] = one
+    return found
+
+
+# --- the score -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,51 +132,36 @@ class FastP:
 
 def fast_p(judged: Sequence[Judged], baselines: Sequence[str]) -> tuple[FastP, ...]:
     """Score all candidates against each baseline; where a problem has several, also by the best of each problem."""
-    groups: dict[str, list[Judged]] = {}
+    problems: dict[str, list[Judged]] = {}
     for each in judged:
-        groups.setdefault(each.problem, []).append(each)
-    apart = [[each] for each in judged]
-    kinds = [(False, apart)]
-    if len(groups) < len(judged):
-        kinds.append((True, list(groups.values())))
+        problems.setdefault(each.problem, []).append(each)
+    kinds = [(False, [[each] for each in judged])] if judged else []
+    if len(problems) < len(judged):
+        kinds.append((True, list(problems.values())))
     return tuple(
         FastP(
             baseline,
             len(parts),
             best,
-            tuple(_share(parts, baseline, p, _estimate) for p in THRESHOLDS),
-            tuple(_share(parts, baseline, p, _at_least) for p in THRESHOLDS),
+            _shares(parts, baseline, lambda speedup: speedup.value),
+            _shares(parts, baseline, lambda speedup: speedup.low),
         )
         for best, parts in kinds
         for baseline in baselines
-        if parts
     )
 
 
-def _share(
-    parts: Sequence[Sequence[Judged]], baseline: str, p: float, speedup: Callable[[Judged, str], float | None]
-) -> float:
-    passed = sum(any(_counts(each, baseline, p, speedup) for each in part) for part in parts)
-    return passed / len(parts)
+def _shares(
+    parts: Sequence[Sequence[Judged]], baseline: str, end: Callable[[Speedup], float | None]
+) -> tuple[float, ...]:
+    def passes(judged: Judged, p: float) -> bool:
+        speedup = judged.speedups.get(baseline)
+        known = end(speedup) if speedup else None
+        return judged.status is Status.VERIFIED and (p == 0 or (known is not None and known > p))
 
-
-def _counts(judged: Judged, baseline: str, p: float, speedup: Callable[[Judged, str], float | None]) -> bool:
-    if judged.status is not Status.VERIFIED:
-        return False
-    if p == 0:
-        return True
-    known = speedup(judged, baseline)
-    return known is not None and known > p
-
-
-def _estimate(judged: Judged, baseline: str) -> float | None:
-    found = judged.speedups.get(baseline)
-    return None if found is None else found.value
-
-
-def _at_least(judged: Judged, baseline: str) -> float | None:
-    found = judged.speedups.get(baseline)
-    return None if found is None else found.low
+    return tuple(
+        sum(any(passes(each, p) for each in part) for part in parts) / len(parts) for p in THRESHOLDS
+    )
 
 
 # --- the page --------------------------------------------------------------------------------------------
@@ -97,16 +170,14 @@ def _at_least(judged: Judged, baseline: str) -> float | None:
 def candidates_page(judged: Sequence[Judged], judging: Judging, device: str) -> Page:
     """Lay out the page."""
     baselines = [each.value for each in judging.settings.baselines]
+    counts, *_ = summary(each.outcome for each in judged)
+    became = (_table(judged, baselines), f"{len(judged)} candidates:{counts.partition(':')[2]}")
+    facts = Items(tuple(f"{name}: {value}" for name, value in _facts(judging, device).items()))
     return Page(
         "Candidates",
         (
-            Section(
-                "", (Items(tuple(f"{name}: {value}" for name, value in _facts(judging, device).items())),)
-            ),
-            Section(
-                "What became of each",
-                (_table(judged, baselines), _counted(judged)),
-            ),
+            Section("", (facts,)),
+            Section("What became of each", became),
             *_scores(fast_p(judged, baselines)),
             *_notes(judged),
         ),
@@ -127,8 +198,9 @@ def write_pages(judged: Sequence[Judged], judging: Judging, device: str) -> Path
         "candidates": [asdict(each) for each in judged],
         "fast_p": [{"thresholds": THRESHOLDS, **asdict(each)} for each in scores],
     }
-    write_report(judging.out / _JSON, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-    return write_report(judging.out / _PAGE, page_markdown(candidates_page(judged, judging, device)))
+    write_report(judging.out / "candidates.json", json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    page = candidates_page(judged, judging, device)
+    return write_report(judging.out / "candidates.md", page_markdown(page))
 
 
 def _facts(judging: Judging, device: str) -> dict[str, str]:
@@ -152,7 +224,7 @@ def _table(judged: Sequence[Judged], baselines: Sequence[str]) -> Table:
             each.problem.removesuffix(".py"),
             each.status.value,
             format_time(each.time_ns),
-            *(_ratio(each.speedups.get(name)) for name in baselines),
+            *(str(each.speedups.get(name, "")) for name in baselines),
             each.message,
         )
         for each in judged
@@ -162,37 +234,28 @@ def _table(judged: Sequence[Judged], baselines: Sequence[str]) -> Table:
     return Table(("candidate", "problem", "status", "time", *over, "why"), cells, aligns)
 
 
-def _counted(judged: Sequence[Judged]) -> str:
-    """Count the candidates by status."""
-    line, *_ = summary(each.outcome for each in judged)
-    return f"{len(judged)} candidates:{line.partition(':')[2]}"
-
-
-def _scores(scores: Sequence[FastP]) -> tuple[Section, ...]:
-    if not scores:
-        return ()
-    cells = []
-    for score in scores:
-        what = "problems, by the best candidate of each" if score.best else "candidates"
-        for how, shares in (("estimate", score.estimated), ("certain", score.certain)):
-            cells.append(
-                (
-                    f"{score.attempted} {what}",
-                    score.baseline,
-                    how,
-                    *(format_percent(share) for share in shares),
-                )
-            )
+def _scores(scores: Sequence[FastP]) -> Iterator[Section]:
+    cells = tuple(
+        (
+            f"{score.attempted} {'problems, by the best candidate of each' if score.best else 'candidates'}",
+            score.baseline,
+            how,
+            *map(format_percent, shares),
+        )
+        for score in scores
+        for how, shares in (("estimate", score.estimated), ("certain", score.certain))
+    )
     headings = ("share of", "over", "by", *(f"p = {p:g}" for p in THRESHOLDS))
     aligns = (*(Align.LEFT,) * 3, *(Align.RIGHT,) * len(THRESHOLDS))
     text = (
         "The share that is correct and more than p times as fast; at p = 0, that is correct. By the estimate, and"
         " by what is certain: the lower end of the 95 % interval is above p."
     )
-    return (Section("fast_p", (text, Table(headings, tuple(cells), aligns))),)
+    if cells:
+        yield Section("fast_p", (text, Table(headings, cells, aligns)))
 
 
-def _notes(judged: Sequence[Judged]) -> tuple[Section, ...]:
+def _notes(judged: Sequence[Judged]) -> Iterator[Section]:
     """List what is to be known of candidates; what holds for several is said once."""
     whose: dict[str, list[str]] = {}
     for each in judged:
@@ -202,8 +265,5 @@ def _notes(judged: Sequence[Judged]) -> tuple[Section, ...]:
         f"{names[0] if len(names) == 1 else f'{len(names)} candidates'}: {note}"
         for note, names in whose.items()
     )
-    return (Section("Notes", (Items(texts),)),) if texts else ()
-
-
-def _ratio(speedup: Speedup | None) -> str:
-    return "" if speedup is None else format_ratio(speedup.value, speedup.low, speedup.high)
+    if texts:
+        yield Section("Notes", (Items(texts),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelmark.kernelbench.candidates.drawing import Draws, digest
+from kernelmark.kernelbench.candidates.problem import Draws, digest
 from torchsched.elements import Element
 from torchsched.ingress import parse_input_shapes
 

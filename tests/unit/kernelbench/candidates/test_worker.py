@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernelmark.errors import DeviceMemoryError, ImplementationError, VerificationError
-from kernelmark.kernelbench.candidates.contestants import raising_its_own, share_weights
+from kernelmark.kernelbench.candidates.worker import raising_its_own, share_weights
 
 
 class Named(torch.nn.Module):
