@@ -37,6 +37,21 @@ def test_a_function_may_be_named_and_its_answer_s_type_be_told(fork: Make, tmp_p
     assert told["request"]["kind"] == "a"
 
 
+@pytest.mark.parametrize("start", list(Start))
+def test_a_worker_s_standard_input_is_closed(start: Start) -> None:
+    ours, given = os.dup(0), os.pipe()
+    os.write(given[1], b"typed")
+    os.dup2(given[0], 0)  # pytest's own says nothing, and an inherited one would not show
+    try:
+        with Worker(targets.read_input, Limits(20), start=start, environment=importing_the_same()) as worker:
+            assert worker.call().value() == ""
+        assert os.read(0, 64) == b"typed"
+    finally:
+        os.dup2(ours, 0)
+        for each in (ours, *given):
+            os.close(each)
+
+
 def test_a_process_that_is_not_kept_is_gone_after_its_call(make: Make) -> None:
     worker = make(targets.pid)
     first, second = worker.call().value(), worker.call().value()
