@@ -115,7 +115,8 @@ def test_the_version_is_the_installed_one():
     ("arguments", "told"),
     [
         ([], "Usage: kernelmark"),
-        (["nope"], "No such command 'nope'"),
+        (["nope"], "there is no command 'nope'; commands: audit, calibrate, doctor, "),
+        (["modle"], "there is no command 'modle'; did you mean 'model'? commands: "),
         (["--nope"], "No such option"),
         (["report"], "Missing argument 'RUN'"),
         (["report", "a", "b"], "unexpected extra argument"),
@@ -185,6 +186,15 @@ def test_a_bug_shows_its_traceback_and_ends_with_70():
     assert done.returncode == ExitCode.BUG == 70
     assert "ZeroDivisionError: a slip" in done.stderr
     assert "this is a bug in kernelmark" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "body", ["raise MemoryError", "import torch; torch.empty(1 << 60, dtype=torch.uint8)"]
+)
+def test_memory_that_runs_out_is_no_bug(body: str):
+    done = act(body)
+    assert (done.returncode, done.stdout) == (ExitCode.ENVIRONMENT, "")
+    assert done.stderr == "error: memory ran out; end what else holds it, or ask for smaller sizes\n"
 
 
 def test_a_file_error_that_nobody_foresaw_is_a_bug_too():

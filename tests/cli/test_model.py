@@ -162,6 +162,9 @@ def test_modules_are_printed_as_imported_as_compiled_and_after_each_step(run: Ru
     done = run("product.py", "--pipeline", "loops", "--print-original-module")
     assert re.findall(r"^// ----- (.*) -----$", done.stdout, re.MULTILINE) == ["import"]
     assert "linalg.matmul" in done.stdout
+    assert run("product.py", "--pipeline", "loops", "-print-original-module").stdout.startswith(
+        "// ----- import"
+    )
     done = run("product.py", "--pipeline", "loops", "--print-optimized-module")
     (name,) = re.findall(r"^// ----- (.*) -----$", done.stdout, re.MULTILINE)
     assert name != "import"

@@ -152,6 +152,22 @@ def test_an_error_arrives_with_its_class_and_another_one_with_its_traceback(run:
     assert "ZeroDivisionError" in done.stderr
 
 
+def test_a_request_that_has_answered_is_not_interrupted_any_more(run: Run) -> None:
+    # what is thrown away after the answer takes its time, and the worker is asked to end meanwhile
+    done = run(
+        """
+class Slow:
+    def __del__(self):
+        time.sleep(0.5)
+
+slow = Slow()
+slow.itself = slow
+print("answered")
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "answered\n", "")
+
+
 WHOLE = """
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%root: !transform.any_op) {

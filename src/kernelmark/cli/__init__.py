@@ -62,6 +62,18 @@ class _Program(click.Group):
         target = _COMMANDS.get(cmd_name)
         return target.load() if target else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS:
+            from kernelmark.text.near import suggestion
+
+            raise click.UsageError(
+                f"there is no command {args[0]!r}; {suggestion(args[0], _COMMANDS, there_are='commands')}",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, target.help) for name, target in _COMMANDS.items()])
@@ -126,11 +138,11 @@ def _run(program: _Program, arguments: list[str], prog_name: str, extra: dict[st
         return _undelivered(ExitCode.PIPE_CLOSED)
     except OSError as error:
         if error.errno not in _NO_ROOM:
-            return _bug()
+            return _unforeseen(error)
         click.echo(f"error: {error.strerror}; free some space, or write elsewhere", err=True)
         return _undelivered(ExitCode.ENVIRONMENT)
-    except Exception:  # noqa: BLE001 - the outermost frame: a bug gets its own exit code
-        return _bug()
+    except Exception as error:  # noqa: BLE001 - the outermost frame: a bug gets its own exit code
+        return _unforeseen(error)
     return code
 
 
@@ -148,10 +160,19 @@ def _not_as_asked(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _bug() -> ExitCode:
+def _unforeseen(error: Exception) -> ExitCode:
+    if isinstance(error, MemoryError) or ("torch" in sys.modules and _is_out_of_memory(error)):
+        click.echo("error: memory ran out; end what else holds it, or ask for smaller sizes", err=True)
+        return ExitCode.ENVIRONMENT
     traceback.print_exc()
     click.echo("this is a bug in kernelmark; please report it with the traceback above", err=True)
     return ExitCode.BUG
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    from kernelmark.device.memory import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def _undelivered(code: ExitCode) -> ExitCode:

@@ -115,7 +115,9 @@ class _ModelFile(click.Command):
     help="Seconds that compiling may take; 0 is no limit.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to keep the run and its reports in.")
-@click.option("--print-original-module", is_flag=True, help="Print the module as imported.")
+@click.option(
+    "--print-original-module", "-print-original-module", is_flag=True, help="Print the module as imported."
+)
 @click.option("--print-optimized-module", is_flag=True, help="Print the module as compiled.")
 @click.option("--print-mlir-after-all", is_flag=True, help="Print the module after every step.")
 @click.option("--dump-assembly", is_flag=True, help="Write MODEL.s into the working folder.")

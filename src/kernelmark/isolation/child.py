@@ -46,6 +46,9 @@ def serve(line: socket.socket) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (opening["memory_bytes"],) * 2)
         while True:
             channel.say(_carried_out(opening["target"], channel.receive()["request"], channel))
+            signal.signal(
+                signal.SIGTERM, signal.SIG_DFL
+            )  # a request's handler would print what it broke off below
             _let_go()
 
 
