@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kernelmark.kernelbench.statuses import Status
 from tests.unit.kernelbench.made_up import Kernel
 
 Make = Callable[..., SuiteRun]
+OLD = Path(__file__).parents[2] / "data" / "suite_v1"
 HEADING = SuiteHeader(run="later", started="2026-11-30T10:00:00+00:00", time_limit_s=60)
 
 
@@ -38,6 +40,30 @@ def test_kernels_come_back_by_number_with_their_records(make_suite_run: Make) ->
     assert run.kernels[1].stored is not None
     assert run.header.benchmark
     assert read_suite_run(run.folder).outcomes == run.outcomes
+
+
+def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:
+    run = read_suite_run(OLD)  # made on 2026-12-01, and never again
+    assert (run.header.format_version, run.header.benchmark, run.header.memory_limit_bytes) == (
+        1,
+        True,
+        8 << 30,
+    )
+    assert [(each.name, each.outcome.status, each.outcome.pipeline) for each in run.kernels] == [
+        ("level1/6_relu", Status.VERIFIED, "elementwise"),
+        ("level1/13_argmax", Status.VERIFIED, "reduction"),
+    ]
+    stored = [each.stored for each in run.kernels]
+    assert [[row.implementation for row in each.rows] for each in stored if each] == [
+        ["mlir", "eager", "inductor"]
+    ] * 2
+    copied = tmp_path / "run"
+    shutil.copytree(OLD, copied)
+    kernels = ["level1/6_relu.py", "level1/13_argmax.py", "level1/12_sum.py"]
+    begin(copied, HEADING.model_copy(update={"benchmark": True}), kernels, resume=True)
+    again = read_suite_run(copied)
+    assert (again.header.run, again.header.resumed) == (run.header.run, (HEADING.started,))
+    assert again.outcomes == run.outcomes
 
 
 def test_records_that_cannot_be_read_are_told_and_the_rest_is_there(make_suite_run: Make) -> None:

@@ -10,11 +10,25 @@ import pytest
 from kernelmark.errors import RecordError, UsageError
 from kernelmark.models.tuning.book import STATE_FILE, State, read_state
 
+OLD = Path(__file__).parents[3] / "data" / "search_v1"
+
 
 def test_a_state_reads_back_as_it_was(tmp_path: Path) -> None:
     state = State({"the model": "m"}, 12.5, 8)
     state.write(tmp_path / "new" / "folder")
     assert read_state(tmp_path / "new" / "folder") == state
+
+
+def test_a_search_of_the_first_format_is_gone_on_with(tmp_path: Path) -> None:
+    state = read_state(OLD)  # written on 2026-12-01, and never again
+    assert (state.candidates, round(state.spent_s, 1)) == (2, 4.3)
+    state.require_same(dict(state.question), OLD)
+    with pytest.raises(
+        UsageError, match="begun with the inputs float32\\[2, 4\\], and this is float32\\[8, 4\\]"
+    ):
+        state.require_same({**state.question, "the inputs": "float32[8, 4]"}, OLD)
+    state.write(tmp_path)
+    assert read_state(tmp_path) == state
 
 
 def test_another_question_is_named_with_both_values(tmp_path: Path) -> None:
