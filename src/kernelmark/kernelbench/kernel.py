@@ -16,7 +16,7 @@ from kernelmark.report.notes import note_text
 
 __all__ = ["PRELOAD", "KernelAnswer", "KernelJob", "fate_of", "fate_of_death", "run_kernel", "stage_of"]
 
-PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.models.printing", __name__)
+PRELOAD = ("torch._dynamo", "torch_mlir.fx", "kernelmark.models.run", __name__)
 """What every worker would import by itself otherwise, before it says anything."""
 
 
@@ -42,7 +42,7 @@ class KernelAnswer:
 
 def run_kernel(job: KernelJob, channel: Channel) -> KernelAnswer:
     """Run the model; what it prints is written at once, since what follows may crash."""
-    from kernelmark.models.printing import print_model  # torch is loaded in the worker alone
+    from kernelmark.models.run import print_model  # torch is loaded in the worker alone
 
     found = print_model(
         unpacked(job.request), partial(print, flush=True), command=job.command, on_step=channel.stage

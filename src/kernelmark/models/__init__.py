@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from kernelmark.models.printing import print_model
     from kernelmark.models.request import Baseline, Dump, Mode, ModelRequest, Show, parse_baselines
-    from kernelmark.models.run import ModelRun, run_model
+    from kernelmark.models.run import ModelRun, print_model, run_model
 
 __all__ = [
     "Baseline",

@@ -1,7 +1,7 @@
 """One model from the request to its rows: load, compile, let the engine check and time it; on any device alike.
 
-Builds a case and its implementations. It checks, times and renders nothing itself, and prints nothing: what a user
-should see on the way is told to a function that is handed in.
+What a user should see is told, line by line as it comes, to a function that is handed in: where the lines go (a
+terminal, the log of a kernel's process) is the caller's to say.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from kernelmark.device import is_out_of_memory
 from kernelmark.errors import (
+    KernelmarkError,
     ModelError,
     OutOfMemoryError,
     UnavailableError,
@@ -50,9 +51,9 @@ from kernelmark.models.compilers import (
     exact_float32,
 )
 from kernelmark.models.mlir import build_options, compile_by_mlir
-from kernelmark.models.request import MLIR, ModelRequest, figure, policy_for
+from kernelmark.models.request import MLIR, ModelRequest, Show, figure, policy_for
 from kernelmark.models.state import State, plain_inputs
-from kernelmark.records import Check, Note, Role, Row
+from kernelmark.records import Check, Note, NoteKind, Role, Row
 from kernelmark.report import write_reports
 from kernelmark.report.notes import note_text
 from kernelmark.text import in_short
@@ -67,7 +68,7 @@ from torchsched.lowering import Observer, OnStep, unheard
 from torchsched.packing import ALIGNMENT
 from torchsched.targets import Target
 
-__all__ = ["ModelRun", "load_subject", "moved", "run_model"]
+__all__ = ["ModelRun", "ModulePrinter", "load_subject", "moved", "print_model", "run_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +337,7 @@ class _Run:
                     implementation=name,
                     role=Role.OURS if name == self.compiler else Role.BASELINE,
                     check=Check.FAILED if failed else Check.UNAVAILABLE,
-                    note=Note.error(end) if failed else Note.free(end.reason),
+                    note=Note.error(end) if failed else Note.of(NoteKind.UNAVAILABLE, reason=end.reason),
                     params={**case.params, **({"stage": end.stage} if failed else {})},
                     seed=case.seed,
                 )
@@ -381,3 +382,83 @@ def _settled(target: Target | None) -> Iterator[Mapping[str, str]]:
         yield keep_large_blocks()
     finally:
         torch.set_num_threads(threads)
+
+
+Write = Callable[[str], object]
+
+
+def print_model(
+    request: ModelRequest, write: Write, *, command: Sequence[str] = (), on_step: OnStep = unheard
+) -> ModelRun:
+    """Run a model and write what becomes known of it; see :func:`kernelmark.models.run_model`.
+
+    Args:
+        request: What to do, and which modules to write.
+        write: Gets a text without its line's end, and has written it when it returns: what follows may crash.
+        command: The command line, for the record.
+        on_step: Gets each stage and each step of the schedule as it begins.
+    """
+    printer = ModulePrinter(request.shown, write)
+    try:
+        found = run_model(
+            request,
+            command=command,
+            tell=printer.line,
+            observer=printer if request.shown else None,
+            on_step=on_step,
+        )
+    except KernelmarkError as error:
+        printer.finish()
+        if (comparison := getattr(error, "comparison", None)) is not None:
+            write(str(comparison))
+        raise
+    for line in found.lines():
+        printer.line(line)
+    return found
+
+
+class ModulePrinter:
+    """Gets each stage's name and the module's text; writes those that were asked for.
+
+    Args:
+        shown: Which.
+        write: Gets a text.
+    """
+
+    def __init__(self, shown: Sequence[Show], write: Write) -> None:
+        self.shown, self.write = shown, write
+        self._last: tuple[str, str] | None = None
+        self._written = False
+
+    def __call__(self, name: str, text: str) -> None:
+        """Take one stage."""
+        first = _is_import(name)
+        if first:
+            self.finish()
+        self._last = (name, text)
+        self._written = Show.AFTER_ALL in self.shown or (first and Show.ORIGINAL in self.shown)
+        if self._written:
+            self._module(name, text)
+
+    def line(self, text: str) -> None:
+        """Write a line for the user, behind the modules that came before it."""
+        self.finish()
+        self.write(text)
+
+    def finish(self) -> None:
+        """Write the last module of a graph, where that was asked for and has not been done."""
+        last, self._last = self._last, None
+        if (
+            last is not None
+            and Show.OPTIMISED in self.shown
+            and not self._written
+            and not _is_import(last[0])
+        ):
+            self._module(*last)
+
+    def _module(self, name: str, text: str) -> None:
+        self.write(f"// ----- {name} -----\n{text}")
+
+
+def _is_import(name: str) -> bool:
+    return name.rpartition(": ")[2] == Stage.IMPORT

@@ -34,6 +34,14 @@ class NoteKind(StrEnum):
     FAILED = "failed"
     """What a candidate came to: a suite's word for it, and why."""
     NOT_TIMED = "not timed"
+    UNAVAILABLE = "unavailable"
+    """Why this machine has no such implementation."""
+    FAILED_AT = "failed at"
+    """What ended it, and the stage that it had come to."""
+    SAME_CODE = "same code"
+    """A candidate of a search is compiled to the code of another, which is named."""
+    CANDIDATE = "candidate"
+    """What became of a candidate of a search, and in which rung of its race, from 0."""
 
     # samples and their statistics
     NO_DEVIATION = "no deviation"
@@ -46,6 +54,10 @@ NOTE_VALUES: Mapping[NoteKind, Mapping[str, Any]] = {
     NoteKind.ERROR: {"type": str, "text": str},
     NoteKind.FAILED: {"status": str, "why": str},
     NoteKind.NOT_TIMED: {"why": str},
+    NoteKind.UNAVAILABLE: {"reason": str},
+    NoteKind.FAILED_AT: {"stage": str, "text": str},
+    NoteKind.SAME_CODE: {"candidate": str},
+    NoteKind.CANDIDATE: {"fate": str, "rung": int | None},
     NoteKind.NO_DEVIATION: {"samples": int, "needed": int},
     NoteKind.NO_TAILS: {"samples": int, "needed": int},
     NoteKind.EQUAL_SAMPLES: {"samples": int},

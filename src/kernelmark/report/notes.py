@@ -23,6 +23,10 @@ TEXTS: Mapping[NoteKind, Callable[..., str]] = {
     NoteKind.ERROR: lambda type, text: text or type,  # noqa: A006 - the fact's name
     NoteKind.FAILED: lambda status, why: why or status,
     NoteKind.NOT_TIMED: lambda why: f"not timed: {why}",
+    NoteKind.UNAVAILABLE: lambda reason: reason,
+    NoteKind.FAILED_AT: lambda stage, text: f"{stage}: {text}",
+    NoteKind.SAME_CODE: lambda candidate: f"the same code as {candidate}",
+    NoteKind.CANDIDATE: lambda fate, rung: fate if rung is None else f"rung {rung + 1}: {fate}",
     # samples and their statistics
     NoteKind.NO_DEVIATION: lambda samples, needed: (
         f"{counted(samples, 'sample')}: no standard deviation (needs {needed})"

@@ -22,7 +22,7 @@ from kernelmark.models.tuning.judging import ProcessJudge
 from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.search import CONFIRMATION, PROTOCOL_NOTE, Fate, Outcome, Search
 from kernelmark.models.tuning.space import Candidate, Space, make_space, write_descriptor
-from kernelmark.records import RECORDS_FILE, Check, Note, Role, Row, read_run
+from kernelmark.records import RECORDS_FILE, Check, Note, NoteKind, Role, Row, read_run
 from kernelmark.report import write_reports
 from kernelmark.report.notes import note_text
 from kernelmark.report.plain import one_line
@@ -221,10 +221,6 @@ def _provenance(request: TuneRequest, question: _Question, found: Found, book: B
     return provenance
 
 
-_SHOWN = 200
-"""Letters of an error that the table shows; all of it is in the records."""
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """One candidate that was tried."""
@@ -257,8 +253,17 @@ class Found:
     @property
     def counts(self) -> dict[str, int]:
         """How many candidates had which kind of end."""
-        kinds = Counter(_kind(line) for line in self.lines)
+        kinds = Counter(self._kind(line.candidate) for line in self.lines)
         return {"tried": len(self.lines), **dict(sorted(kinds.items()))}
+
+    def _kind(self, candidate: Candidate) -> str:
+        checked = self.outcome.checked[candidate.label]
+        if checked.check is Check.FAILED:
+            return "failed"
+        if "same" in checked.params:
+            return "same_code"
+        drop = self.outcome.race.dropped.get(candidate.number)
+        return "failed_later" if drop is not None and drop.fate is Fate.FAILED else "right"
 
 
 def summarise_search(
@@ -277,9 +282,9 @@ def summarise_search(
     for candidate in candidates:
         checked = outcome.checked.get(candidate.label)
         if checked is not None:
-            fate = _fate(candidate, checked, outcome)
-            standing = standings.get(candidate.label)
-            lines.append(Line(candidate, _row(case_id, candidate, checked, standing, fate), fate))
+            end = _end(candidate, checked, outcome)
+            row = _row(case_id, candidate, checked, standings.get(candidate.label), end)
+            lines.append(Line(candidate, row, _told(checked) if end is None else note_text(end)))
     return tuple(lines)
 
 
@@ -305,50 +310,45 @@ def verdict(found: Found) -> str:
     return f"{best.label} is {shown} times as fast as the default, measured apart from the search.{hurried}"
 
 
-def _row(case_id: str, candidate: Candidate, checked: Row, standing: Standing | None, fate: str) -> Row:
-    role = Role.OURS if candidate.number == 0 else Role.BASELINE
-    common = {"case": case_id, "role": role, "params": {}, "traceback": None}
-    if standing is None or checked.check is Check.FAILED:
-        return checked.model_copy(
-            update={**common, "notes": (Note.free(fate),) if checked.check.comparable else ()}
-        )
-    timing = standing.row.timing
+def _row(
+    case_id: str, candidate: Candidate, checked: Row, standing: Standing | None, end: Note | None
+) -> Row:
+    common = {
+        "case": case_id,
+        "role": Role.OURS if candidate.number == 0 else Role.BASELINE,
+        "params": {},
+        "traceback": None,
+        "notes": () if end is None else (end,),
+    }
+    if standing is None or end is None:
+        return checked.model_copy(update=common)
+    timing, ratio = standing.row.timing, standing.to_default
     # the samples stand in the rows of the race, once
     short = None if timing is None else timing.model_copy(update={"passes": (), "notes": ()})
-    ratio = standing.to_default
-    return standing.row.model_copy(
-        update={
-            **common,
-            "timing": short,
-            "ratio": None if ratio is None else ratio.model_copy(update={"block_ratios": ()}),
-            "notes": (Note.free(fate),),
-            "controls": (),
-        }
-    )
+    blockless = None if ratio is None else ratio.model_copy(update={"block_ratios": ()})
+    return standing.row.model_copy(update={**common, "timing": short, "ratio": blockless, "controls": ()})
 
 
-def _fate(candidate: Candidate, checked: Row, outcome: Outcome) -> str:
-    race = outcome.race
+def _told(failed: Row) -> str:
+    """Say why one failed in no more letters than the table has room for; all of it is in the records."""
+    note = one_line(note_text(failed.note))
+    return note if len(note) <= 200 else f"{note[:200]}..."
+
+
+def _end(candidate: Candidate, checked: Row, outcome: Outcome) -> Note | None:
+    """Give what became of a candidate that was right; ``None`` for one that was not."""
+    race, rung = outcome.race, None
+    drop = race.dropped.get(candidate.number)
     if checked.check is Check.FAILED:
-        note = one_line(note_text(checked.note))
-        return note if len(note) <= _SHOWN else f"{note[:_SHOWN]}..."
-    if candidate.number == race.incumbent:
-        if candidate.number == 0:
-            return "the default, and kept"
-        return "the winner, confirmed" if outcome.confirmed else "the winner of the race, not confirmed"
+        return None
     if candidate.number == 0:
-        return "the default" if outcome.confirmed else "the default, and kept"
-    if "same" in checked.params:
-        return f"the same code as {checked.params['same']}"
-    if (drop := race.dropped.get(candidate.number)) is not None:
-        return f"rung {drop.rung + 1}: {drop.fate}"
-    return "not certainly slower than the winner, nor faster"
-
-
-def _kind(line: Line) -> str:
-    checked = line.row
-    if checked.check is Check.FAILED:
-        return "failed"
-    if line.fate.startswith("the same code"):
-        return "same_code"
-    return "failed_later" if line.fate.endswith(Fate.FAILED) else "right"
+        fate = "the default" if race.incumbent and outcome.confirmed else "the default, and kept"
+    elif candidate.number == race.incumbent:
+        fate = "the winner, confirmed" if outcome.confirmed else "the winner of the race, not confirmed"
+    elif "same" in checked.params:
+        return Note.of(NoteKind.SAME_CODE, candidate=str(checked.params["same"]))
+    elif drop is not None:
+        fate, rung = drop.fate.value, drop.rung
+    else:
+        fate = "not certainly slower than the winner, nor faster"
+    return Note.of(NoteKind.CANDIDATE, fate=fate, rung=rung)

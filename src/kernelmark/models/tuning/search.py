@@ -295,7 +295,7 @@ class Search:
                 implementation=self._label(culprit),
                 role=Role.BASELINE,
                 check=Check.FAILED,
-                note=Note.free(measured.death),
+                note=Note.error(CrashedError(measured.death)),
                 params=facts,
             )
             self.book.record([row], Phase.RACE, seconds=seconds)
@@ -343,11 +343,13 @@ def _counts(given: Iterable[Row]) -> str:
     same = sum("same" in row.params for row in rows)
     failed = [row for row in rows if row.check is Check.FAILED]
     stopped = sum("stage" in row.params for row in failed)
-    told = [f"{len(rows) - same - len(failed)} right"]
-    told += [f"{same} the same code as another"] if same else []
-    told += [f"{len(failed) - stopped} wrong"] if len(failed) > stopped else []
-    told += [f"{stopped} without an answer"] if stopped else []
-    return ", ".join(told)
+    counts = {
+        "the same code as another": same,
+        "wrong": len(failed) - stopped,
+        "without an answer": stopped,
+    }
+    told = [f"{count} {what}" for what, count in counts.items() if count]
+    return ", ".join([f"{len(rows) - same - len(failed)} right", *told])
 
 
 def _shown(ratio: Ratio | None) -> str:
