@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ import pytest
 
 from kernelmark.cli import main
 from kernelmark.errors import TimingError
-from kernelmark.models.tuning import judging
+from kernelmark.models.tuning import TuneRequest, judging
 from kernelmark.models.tuning.judging import ProcessJudge
-from kernelmark.models.tuning.request import DEFAULT_BUDGET_S, DEFAULT_CANDIDATES, DEFAULT_LIMIT_S
 from kernelmark.records import Check, Role, Row, read_run
 from torchsched.bindings import available
 
@@ -229,8 +228,9 @@ def test_a_schedule_without_parameters_ends_with_2(run: Run) -> None:
 
 def test_the_help_says_what_is_in_force_where_nothing_is_said(run: Run) -> None:
     shown = " ".join(run("tune", "--help").stdout.split())
-    for value in (DEFAULT_CANDIDATES, DEFAULT_BUDGET_S, DEFAULT_LIMIT_S):
-        assert f"[default: {value:g}]" in shown
+    defaults = {each.name: each.default for each in fields(TuneRequest)}
+    for name in ("candidates", "budget_s", "limit_s"):
+        assert f"[default: {defaults[name]:g}]" in shown
 
 
 def test_a_model_is_needed(run: Run) -> None:

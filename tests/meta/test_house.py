@@ -36,7 +36,7 @@ LARGEST = {
     "launches": 1_900,
     "lazy": 70,
     "manifest": 2_700,
-    "models": 3_275,
+    "models": 3_010,
     "probe": 70,
     "pytest_plugin": 420,
     "records": 1_270,

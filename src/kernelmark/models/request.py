@@ -1,10 +1,11 @@
-"""What is asked of a model file: inputs, compiler, tolerance, baselines. Imports no torch, and runs nothing."""
+"""What is asked of a model file, and of a search over its schedule's parameters. Imports no torch, and runs nothing."""
 
 from __future__ import annotations
 
 import base64
+import math
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import EntryPoint, entry_points
@@ -29,6 +30,7 @@ __all__ = [
     "Mode",
     "ModelRequest",
     "Show",
+    "TuneRequest",
     "figure",
     "installed_compilers",
     "packed",
@@ -139,14 +141,11 @@ class ModelRequest:
             raise UsageError(f"--compiler {self.compiler}: there is none; {hint}")
         if self.element is not None and self.element not in FLOATS:
             raise UsageError(f"--dtype {self.element}: a model is converted to {listing(FLOATS)}")
-        for name, value, least in (
-            ("iterations", self.iterations, MIN_ITERATIONS),
-            ("threads", self.threads, 1),
-            ("seed", self.seed, 0),
-            ("bytes", self.bytes, 1),
-        ):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise UsageError(f"--{name} {value}: give a whole number of at least {least}")
+        _require_whole("iterations", self.iterations, MIN_ITERATIONS)
+        _require_whole("seed", self.seed, 0)
+        for name, value in (("threads", self.threads), ("bytes", self.bytes)):
+            if value is not None:
+                _require_whole(name, value, 1)
         if self.seed > LARGEST_SEED:
             raise UsageError(f"--seed {self.seed}: torch takes seeds up to {LARGEST_SEED}")
 
@@ -166,7 +165,7 @@ class ModelRequest:
         Raises:
             UsageError: it is not written like a device's.
         """
-        return "cpu" if self.device == "cpu" else resolve_device(self.device)
+        return resolve_device(self.device)
 
     def compiler_on(self, device: str) -> str:
         """Give the compiler whose code is checked on ``device``.
@@ -179,29 +178,25 @@ class ModelRequest:
             return compiler
         if compiler == MLIR:
             raise UsageError(f"--compiler {MLIR} with --device {device}: it makes code for the CPU only")
+        only_mlir_obeys = {
+            "torch-compile": self.mode is not Mode.IMPORT,
+            "pipeline": self.pipeline != (DEFAULT_PIPELINE,),
+            "param": self.values,
+            "schedules": self.roots,
+            "target": self.target is not None,
+            "feature": self.feature is not None,
+            "threads": device != "cpu" and self.threads,
+            **{f"dump-{dump.name.lower()}": True for dump in self.dumps},
+            **{show.value: True for show in self.shown},
+        }
         where = f"--device {device}" if device != "cpu" else f"--compiler {compiler}"
-        for option, value, default in self._of_mlir(device):
-            if value != default:
+        for option, given in only_mlir_obeys.items():
+            if given:
                 raise UsageError(
-                    f"{option} with {where}: that is for code made by way of MLIR, and {compiler} is what is"
+                    f"--{option} with {where}: that is for code made by way of MLIR, and {compiler} is what is"
                     " compiled with here; leave it out"
                 )
         return compiler
-
-    def _of_mlir(self, device: str) -> Iterable[tuple[str, Any, Any]]:
-        """Give each option that only compiling by way of MLIR obeys, what was asked, and what it is otherwise."""
-        yield "--torch-compile", self.mode, Mode.IMPORT
-        yield "--pipeline", self.pipeline, (DEFAULT_PIPELINE,)
-        yield "--param", dict(self.values), {}
-        yield "--schedules", self.roots, ()
-        yield "--target", self.target, None
-        yield "--feature", self.feature, None
-        if device != "cpu":
-            yield "--threads", self.threads, None
-        for dump in Dump:
-            yield f"--dump-{dump.name.lower()}", dump in self.dumps, False
-        for show in Show:
-            yield f"--{show}", show in self.shown, False
 
     def resolve_target(self) -> Target:
         """Find out what to make code for.
@@ -214,6 +209,59 @@ class ModelRequest:
         target = override(here, name=self.target, feature=self.feature, threads=self.threads)
         require_here(target, here)
         return target
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """One search.
+
+    Raises:
+        UsageError: a number that no search could use, or a model request that says how to run it.
+    """
+
+    model: ModelRequest
+    """The model, its inputs, the schedule and its check; values given there are held."""
+    search: Mapping[str, str | None] = field(default_factory=dict)
+    """Parameters to search, with the values to try as text; nothing searches all that have choices."""
+    candidates: int = 32
+    budget_s: float = 600.0
+    """Seconds for checking and racing; the confirmation is not counted."""
+    limit_s: float = 60.0
+    """Seconds that one candidate may take to be compiled and checked, and again to be compiled and measured."""
+    seed: int = 0
+    """What the order of the candidates is drawn with."""
+    write: Path | None = None
+    """Where the descriptor goes; by default into the folder of the run."""
+    out: Path | None = None
+    """Folder to keep the search in."""
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.model.mode is not Mode.IMPORT:
+            raise UsageError("a search compiles the model as a whole; leave --torch-compile out")
+        if self.model.device != "cpu":
+            raise UsageError(f"--device {self.model.device}: schedules make code for the CPU")
+        _require_whole("candidates", self.candidates, 2)
+        _require_whole("seed", self.seed, 0)
+        for name, seconds in (("budget", self.budget_s), ("limit", self.limit_s)):
+            if not (math.isfinite(seconds) and seconds > 0):
+                raise UsageError(f"--{name} {seconds}: give a number of seconds above 0")
+
+    @property
+    def folder(self) -> Path:
+        """Where the search is kept."""
+        pipeline = "-".join(Path(each).stem for each in self.model.pipeline)
+        return self.out or Path("runs") / "tune" / f"{self.model.name}-{pipeline}"
+
+    @property
+    def descriptor(self) -> Path:
+        """Where the descriptor goes."""
+        return self.write or self.folder / "tuned.yaml"
+
+
+def _require_whole(option: str, value: int, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise UsageError(f"--{option} {value}: give a whole number of at least {least}")
 
 
 def installed_compilers() -> Mapping[str, EntryPoint]:
@@ -255,14 +303,13 @@ def parse_baselines(text: str) -> tuple[str, ...]:
 def policy_for(asked: Tolerances, element: Element) -> Policy:
     """Give what decides the rule of each output of a model that computes in ``element``."""
     rule = Policy().for_dtype(element.torch).rule
-    return Policy(
-        asked=asked, file=Tolerances(rule=rule, source=f"the whole output, by the model's type {element}")
-    )
+    source = f"the whole output, by the model's type {element}"
+    return Policy(asked=asked, file=Tolerances(rule=rule, source=source))
 
 
 def figure(rule: Tolerance) -> str:
     """Write the rule as the line ``Tolerance: ...`` has it: its one figure, or both of them."""
-    if isinstance(rule, Elementwise):
-        return f"{rule.rtol:g}" if rule.atol == rule.rtol else f"atol={rule.atol:g} rtol={rule.rtol:g}"
-    assert isinstance(rule, Normalised)
+    assert isinstance(rule, Elementwise | Normalised)
+    if isinstance(rule, Elementwise) and rule.atol != rule.rtol:
+        return f"atol={rule.atol:g} rtol={rule.rtol:g}"
     return f"{rule.rtol:g}"

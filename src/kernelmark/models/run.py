@@ -8,74 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from kernelmark.device import is_out_of_memory
-from kernelmark.errors import (
-    KernelmarkError,
-    ModelError,
-    OutOfMemoryError,
-    UnavailableError,
-    UsageError,
-    VerificationError,
-)
-from kernelmark.harness import (
-    Comparison,
-    Implementation,
-    Session,
-    SessionOptions,
-    Unavailable,
-    make_plan,
-    run_plan,
-    use_session,
-)
+from kernelmark.errors import KernelmarkError, ModelError, UnavailableError, UsageError, VerificationError
+from kernelmark.harness import Comparison, Session, SessionOptions, Unavailable
 from kernelmark.models.case import (
+    Contestant,
     ModelWork,
+    Subject,
     check_on_second_draw,
+    compare,
     count_work,
     draw_twice,
-    main_element,
+    load_subject,
     make_case,
-    request_facts,
-    require_outputs,
+    told_of_memory,
+    untimed_row,
 )
-from kernelmark.models.compilers import (
-    Contestant,
-    Subject,
-    compile_with,
-    exact_float32,
-)
-from kernelmark.models.mlir import build_options, compile_by_mlir
-from kernelmark.models.request import MLIR, ModelRequest, Show, figure, policy_for
-from kernelmark.models.state import State, plain_inputs
+from kernelmark.models.compilers import build_options, compile_by_mlir, compile_with, exact_float32
+from kernelmark.models.request import MLIR, ModelRequest, Show, figure
 from kernelmark.records import Check, Note, NoteKind, Role, Row
 from kernelmark.report import write_reports
 from kernelmark.report.notes import note_text
-from kernelmark.text import in_short
 from kernelmark.timing import Budget
 from kernelmark.units import format_time
-from kernelmark.verify import Policy, Tolerance
+from kernelmark.verify import Tolerance
 from torchsched.bindings import bindings
 from torchsched.failures import Stage
 from torchsched.heap import keep_large_blocks
-from torchsched.ingress import LoadedModel, load_model
 from torchsched.lowering import Observer, OnStep, unheard
-from torchsched.packing import ALIGNMENT
 from torchsched.targets import Target
 
-__all__ = ["ModelRun", "ModulePrinter", "load_subject", "moved", "print_model", "run_model"]
+__all__ = ["ModelRun", "print_model", "run_model", "settled"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
     """What one model's run found."""
 
-    request: ModelRequest
     comparison: Comparison
     tolerance: Tolerance
     seconds: Mapping[str, float]
@@ -100,9 +74,9 @@ class ModelRun:
         else:
             yield f"{str(self.ours.check).capitalize()}: {note_text(self.ours.note)}"
         yield f"Tolerance: {figure(self.tolerance)}"
-        if timing is not None and self.work is not None and self.work.gflops is not None:
-            yield f"\nPerformance: {self.work.flops / timing.latency.mean_ns:.2f} GFLOPS"
         if timing is not None:
+            if self.work is not None and self.work.flops:
+                yield f"\nPerformance: {self.work.flops / timing.latency.mean_ns:.2f} GFLOPS"
             yield f"\nThe lines above go by the mean of all calls, the table by medians.\n{self.comparison}"
         stages = [f"{stage} {format_time(seconds * 1e9, 3)}" for stage, seconds in self.seconds.items()]
         if stages:
@@ -157,11 +131,10 @@ def run_model(
     session = Session(options, command=tuple(command))
     outcome = "failed"
     try:
-        with use_session(session), torch.no_grad(), _settled(target) as malloc, told_of_memory(request.name):
+        with torch.no_grad(), settled(target) as malloc, told_of_memory(request.name):
             on_step("load")
-            subject, loaded = load_subject(request, device)
-            run = _Run(subject, loaded, compiler, target, session, tell, observer, on_step, malloc)
-            found = run.carry_out()
+            subject = load_subject(request, device)
+            found = _Run(subject, compiler, target, session, tell).carry_out(observer, on_step, malloc)
             outcome = "completed"
     finally:
         session.close(outcome)
@@ -170,178 +143,85 @@ def run_model(
     return found
 
 
-def load_subject(request: ModelRequest, device: str) -> tuple[Subject, LoadedModel]:
-    """Load a request's model and move it to ``device``; with what was loaded.
-
-    Raises:
-        UsageError: the file lacks what it must hold, its own code raised, or the model gives something else than the
-            request says.
-    """
-    loaded = load_model(
-        request.path,
-        inputs=request.inputs,
-        init_args=request.init_args,
-        element=request.element,
-        seed=request.seed,
-    )
-    if device != "cpu":
-        loaded = moved(loaded, device)
-    inputs = plain_inputs(loaded.inputs, ALIGNMENT)
-    subject = Subject(request, loaded.model, inputs, State(loaded.model, inputs), device)
-    if request.outputs is not None:
-        require_outputs(request.outputs, subject.state.outputs)
-    return subject, loaded
-
-
-def moved(loaded: LoadedModel, device: str) -> LoadedModel:
-    """Give the model and its inputs on ``device``: parameters, buffers, and tensors that are plain attributes."""
-
-    def move(leaf: Any) -> Any:
-        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
-
-    model = loaded.model.to(device)
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if not name.startswith("_") and any(
-                isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
-            ):
-                setattr(module, name, pytree.tree_map(move, value))
-    return replace(loaded, model=model, inputs=pytree.tree_map(move, loaded.inputs))
-
-
-@contextmanager
-def told_of_memory(name: str) -> Iterator[None]:
-    """Turn whatever an allocator raises inside into one error, which says what to do.
-
-    Raises:
-        OutOfMemoryError: memory ran out.
-    """
-    try:
-        yield
-    except VerificationError:
-        raise  # an implementation that ran out of memory has its row
-    except Exception as error:
-        if (cause := _allocator_s(error)) is None:
-            raise
-        raise OutOfMemoryError(
-            f"{name}: memory ran out ({in_short(cause)}); give it smaller --input-shapes, or more memory"
-        ) from error
-
-
-def _allocator_s(error: BaseException | None) -> BaseException | None:
-    while error is not None and not is_out_of_memory(error):
-        error = error.__cause__
-    return error
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     """One run of one model."""
 
     subject: Subject
-    loaded: LoadedModel
     compiler: str
     target: Target | None
     """What code is made for; ``None`` on a device that none is made for by way of MLIR."""
     session: Session
     tell: Callable[[str], None]
-    observer: Observer | None
-    on_step: OnStep
-    malloc: Mapping[str, str]
 
-    def carry_out(self) -> ModelRun:
+    def carry_out(self, observer: Observer | None, on_step: OnStep, malloc: Mapping[str, str]) -> ModelRun:
         """Compile, check, time."""
-        subject, request = self.subject, self.subject.request
-        element = request.element or main_element(subject.model, self.loaded.inputs)
-        rule = policy_for(request.tolerance, element)
-        others: dict[str, Unavailable] = {}
+        subject, request, others = self.subject, self.subject.request, dict[str, Unavailable]()
         if subject.device != "cpu":
             others[MLIR] = Unavailable(
                 f"MLIR makes code for the CPU only, and this run is on {subject.device}"
             )
             self.tell(f"{MLIR}: unavailable: {others[MLIR].reason}")
-        facts = request_facts(request, self.loaded, subject.device)
-        case = None
+        facts = subject.facts()
         try:
-            ours = self._ours()
+            if self.compiler == MLIR and self.target is not None:
+                ours: Contestant | Unavailable = compile_by_mlir(
+                    subject, self.target, tell=self.tell, observer=observer, on_step=on_step
+                )
+                notes = "; ".join(self.target.notes)
+            else:
+                ours, notes = compile_with(self.compiler, subject), ""
             if isinstance(ours, Unavailable):
-                self._record(rule, facts, {self.compiler: ours, **others})
+                self._record(facts, {self.compiler: ours, **others})
                 raise UnavailableError(f"{self.compiler} on {subject.device}: {ours.reason}")
-            self.on_step(Stage.RUN)
-            draws = draw_twice(subject, tell=self.tell)
-            facts |= {"draws": str(draws), **self._facts_of(ours)}
-            case = make_case(subject, rule, facts)
-            bound = ours.bind(subject.inputs, subject.state)
+            on_step(Stage.RUN)
+            second, draws = draw_twice(subject, tell=self.tell)
+            facts |= {"draws": draws, **ours.facts, **({"notes": notes} if notes else {}), **malloc}
+            case, bound = make_case(subject, facts), ours.bind(subject.state)
             self.tell("Running the benchmark..." if request.benchmark else "Executing the module...")
-            check_on_second_draw(
-                ours,
-                subject,
-                draws,
-                lambda case_id, inputs, state: make_case(
-                    subject, rule, facts, case_id=case_id, inputs=inputs, state=state
-                ),
-                self.session.record,
-            )
-            work = count_work(subject, element) if request.benchmark else None
+            try:
+                check_on_second_draw(ours, subject, second, facts)
+            except VerificationError as error:
+                for row in error.comparison or ():
+                    self.session.record(row)
+                raise
+            work = count_work(subject) if request.benchmark else None
             if work is not None and work.note:
                 self.tell(work.note)
-            plan = make_plan(case, (self.compiler, bound), {**self._baselines(), **others})
-            comparison = run_plan(plan, self.session, op=work)
+            contestants = {self.compiler: bound, **self._baselines(), **others}
+            comparison = compare(case, contestants, self.session, op=work)
         except ModelError as error:
             if request.out is not None:
-                self._record(rule, facts, {self.compiler: error})
+                self._record(facts, {self.compiler: error})
             raise
         except VerificationError as error:
             if isinstance(error.__cause__, ModelError):
                 raise error.__cause__ from error
             raise
-        finally:
-            if case is not None:
-                case.release()
-        return ModelRun(
-            request, comparison, rule.for_dtype(element.torch).rule, ours.seconds, work, self.session.folder
-        )
+        rule = subject.policy.for_dtype(subject.element.torch).rule
+        return ModelRun(comparison, rule, ours.seconds, work, self.session.folder)
 
-    def _ours(self) -> Contestant | Unavailable:
-        if self.compiler != MLIR or self.target is None:
-            return compile_with(self.compiler, self.subject)
-        return compile_by_mlir(
-            self.subject, self.target, tell=self.tell, observer=self.observer, on_step=self.on_step
-        )
-
-    def _facts_of(self, ours: Contestant) -> dict[str, Any]:
-        notes = self.target.notes if self.target is not None and self.compiler == MLIR else ()
-        return {**ours.facts, **({"notes": "; ".join(notes)} if notes else {}), **self.malloc}
-
-    def _baselines(self) -> dict[str, Implementation | Unavailable]:
+    def _baselines(self) -> dict[str, object]:
         """Make what it is timed next to; a compiler that is checked itself is no baseline of its own."""
-        subject, made = self.subject, dict[str, Implementation | Unavailable]()
-        for name in subject.request.baselines if subject.request.benchmark else ():
-            if name != self.compiler:
-                found = compile_with(name, subject)
-                made[name] = (
-                    found if isinstance(found, Unavailable) else found.bind(subject.inputs, subject.state)
-                )
-        return made
+        request = self.subject.request
+        names = [name for name in request.baselines if request.benchmark and name != self.compiler]
+        made = {name: compile_with(name, self.subject) for name in names}
+        return {
+            name: each if isinstance(each, Unavailable) else each.bind(self.subject.state)
+            for name, each in made.items()
+        }
 
-    def _record(
-        self, rule: Policy, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]
-    ) -> None:
+    def _record(self, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]) -> None:
         """Keep a row of each implementation that there is none of; ``facts`` say at which stage a model failed."""
-        case = make_case(self.subject, rule, facts)
+        case = make_case(self.subject, facts)
         for name, end in ends.items():
-            failed = isinstance(end, ModelError)
-            self.session.record(
-                Row(
-                    case=case.id,
-                    implementation=name,
-                    role=Role.OURS if name == self.compiler else Role.BASELINE,
-                    check=Check.FAILED if failed else Check.UNAVAILABLE,
-                    note=Note.error(end) if failed else Note.of(NoteKind.UNAVAILABLE, reason=end.reason),
-                    params={**case.params, **({"stage": end.stage} if failed else {})},
-                    seed=case.seed,
-                )
-            )
+            role = Role.OURS if name == self.compiler else Role.BASELINE
+            if isinstance(end, ModelError):
+                row = untimed_row(case, name, Check.FAILED, Note.error(end), role=role, stage=end.stage)
+            else:
+                note = Note.of(NoteKind.UNAVAILABLE, reason=end.reason)
+                row = untimed_row(case, name, Check.UNAVAILABLE, note, role=role)
+            self.session.record(row)
 
 
 def _device(request: ModelRequest) -> str:
@@ -370,8 +250,12 @@ def _device(request: ModelRequest) -> str:
 
 
 @contextmanager
-def _settled(target: Target | None) -> Iterator[Mapping[str, str]]:
-    """Let torch be, for a while, as every contestant needs it; gives what a report says of malloc."""
+def settled(target: Target | None) -> Iterator[Mapping[str, str]]:
+    """Let torch be, for a while, as every contestant needs it; gives what a report says of malloc.
+
+    Args:
+        target: What code is made for; ``None`` on a device that none is made for.
+    """
     if target is None:
         with exact_float32():
             yield {}
@@ -384,11 +268,15 @@ def _settled(target: Target | None) -> Iterator[Mapping[str, str]]:
         torch.set_num_threads(threads)
 
 
-Write = Callable[[str], object]
+# --- what is written as it becomes known ----------------------------------------------------------------
 
 
 def print_model(
-    request: ModelRequest, write: Write, *, command: Sequence[str] = (), on_step: OnStep = unheard
+    request: ModelRequest,
+    write: Callable[[str], object],
+    *,
+    command: Sequence[str] = (),
+    on_step: OnStep = unheard,
 ) -> ModelRun:
     """Run a model and write what becomes known of it; see :func:`kernelmark.models.run_model`.
 
@@ -398,15 +286,10 @@ def print_model(
         command: The command line, for the record.
         on_step: Gets each stage and each step of the schedule as it begins.
     """
-    printer = ModulePrinter(request.shown, write)
+    printer = _ModulePrinter(request.shown, write)
+    observer = printer.module if request.shown else None
     try:
-        found = run_model(
-            request,
-            command=command,
-            tell=printer.line,
-            observer=printer if request.shown else None,
-            on_step=on_step,
-        )
+        found = run_model(request, command=command, tell=printer.line, observer=observer, on_step=on_step)
     except KernelmarkError as error:
         printer.finish()
         if (comparison := getattr(error, "comparison", None)) is not None:
@@ -417,48 +300,30 @@ def print_model(
     return found
 
 
-class ModulePrinter:
-    """Gets each stage's name and the module's text; writes those that were asked for.
+class _ModulePrinter:
+    """Gets each stage's name and the module's text; writes those that were asked for, and lines behind them."""
 
-    Args:
-        shown: Which.
-        write: Gets a text.
-    """
+    def __init__(self, shown: Sequence[Show], write: Callable[[str], object]) -> None:
+        self._shown, self._write = shown, write
+        self._last = ""
+        """The module that is written if none of its graph comes after it."""
 
-    def __init__(self, shown: Sequence[Show], write: Write) -> None:
-        self.shown, self.write = shown, write
-        self._last: tuple[str, str] | None = None
-        self._written = False
-
-    def __call__(self, name: str, text: str) -> None:
-        """Take one stage."""
-        first = _is_import(name)
+    def module(self, name: str, text: str) -> None:
+        """Take the module after one stage."""
+        told, first = f"// ----- {name} -----\n{text}", name.rpartition(": ")[2] == Stage.IMPORT
         if first:
             self.finish()
-        self._last = (name, text)
-        self._written = Show.AFTER_ALL in self.shown or (first and Show.ORIGINAL in self.shown)
-        if self._written:
-            self._module(name, text)
+        if Show.AFTER_ALL in self._shown or (first and Show.ORIGINAL in self._shown):
+            self._write(told)
+            self._last = ""
+        else:
+            self._last = told if Show.OPTIMISED in self._shown and not first else ""
 
     def line(self, text: str) -> None:
-        """Write a line for the user, behind the modules that came before it."""
         self.finish()
-        self.write(text)
+        self._write(text)
 
     def finish(self) -> None:
-        """Write the last module of a graph, where that was asked for and has not been done."""
-        last, self._last = self._last, None
-        if (
-            last is not None
-            and Show.OPTIMISED in self.shown
-            and not self._written
-            and not _is_import(last[0])
-        ):
-            self._module(*last)
-
-    def _module(self, name: str, text: str) -> None:
-        self.write(f"// ----- {name} -----\n{text}")
-
-
-def _is_import(name: str) -> bool:
-    return name.rpartition(": ")[2] == Stage.IMPORT
+        last, self._last = self._last, ""
+        if last:
+            self._write(last)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -18,13 +17,13 @@ from kernelmark.errors import ModelFileError
 from kernelmark.text import in_short
 from torchsched.failures import Stage, failure
 from torchsched.ingress.imported import type_of
+from torchsched.packing import ALIGNMENT
 from torchsched.signature import TensorType
 
 __all__ = ["Kept", "State", "cloned", "plain_inputs"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(NamedTuple):
     """One tensor that a module holds, and what it was."""
 
     name: str
@@ -36,11 +35,6 @@ class _Held:
     @property
     def now(self) -> Any:
         return getattr(self.owner, self.attribute)
-
-    def put_back(self) -> None:
-        if self.now is not self.tensor:
-            setattr(self.owner, self.attribute, self.tensor)
-        self.tensor.copy_(self.kept)
 
 
 class Kept:
@@ -66,10 +60,6 @@ class Kept:
         """The buffers and tensor attributes that are written."""
         return tuple(each.name for each in self._held)
 
-    def values(self) -> dict[str, torch.Tensor]:
-        """Give what stands in them now, by name."""
-        return {each.name: each.now for each in self._held}
-
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to put back."""
@@ -79,10 +69,12 @@ class Kept:
         """Let the tensors be what they were."""
         with torch.no_grad():
             for each in self._held:
-                each.put_back()
+                if each.now is not each.tensor:
+                    setattr(each.owner, each.attribute, each.tensor)
+                each.tensor.copy_(each.kept)
 
 
-class State:
+class State(Kept):
     """The buffers, tensor attributes and inputs that a call of ``model`` writes.
 
     Args:
@@ -90,6 +82,7 @@ class State:
         inputs: What it is called with.
 
     Attributes:
+        inputs: The same, as no call has written them.
         outputs: The types of the tensors that the model returns.
 
     Raises:
@@ -98,9 +91,8 @@ class State:
     """
 
     def __init__(self, model: torch.nn.Module, inputs: Sequence[Any]) -> None:
-        self._model = Kept(model)
+        super().__init__(model)
         parameters = {name: (each, each._version) for name, each in model.named_parameters()}
-        tensors = _tensors(inputs)
         private = cloned(inputs)
         answer = _answer(model, private)
         self.outputs: tuple[TensorType, ...] = tuple(type_of(each) for each in _tensors([answer]))
@@ -110,43 +102,29 @@ class State:
                     Stage.RUN,
                     f"the model writes its parameter {name!r} when it is called, so that no two calls are alike",
                 )
-        self._written = [
-            index
-            for index, (each, kept) in enumerate(zip(_tensors(private), tensors, strict=True))
-            if not _same(each, kept)
-        ]
-        self._inputs, self._kept = tuple(inputs), [tensors[index].clone() for index in self._written]
-        self._model.after_first_call()
+        pairs = zip(_tensors(private), _tensors(inputs), strict=True)
+        self._written = [index for index, (now, before) in enumerate(pairs) if not _same(now, before)]
+        self._take(inputs)
+        self.after_first_call()
 
     def for_inputs(self, inputs: Sequence[Any]) -> State:
         """Give the state of the same model with other inputs of the same types; the model is not called."""
         other = copy(self)
-        tensors = _tensors(inputs)
-        other._inputs, other._kept = tuple(inputs), [tensors[index].clone() for index in self._written]
+        other._take(inputs)
         return other
+
+    def _take(self, inputs: Sequence[Any]) -> None:
+        tensors = _tensors(inputs)
+        self.inputs, self._kept = tuple(inputs), [tensors[index].clone() for index in self._written]
 
     @property
     def is_empty(self) -> bool:
         """Whether a call writes nothing but what it returns."""
-        return self._model.is_empty and not self._written
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The buffers and tensor attributes that are written."""
-        return self._model.names
-
-    @property
-    def writes_inputs(self) -> bool:
-        """Whether an input is written."""
-        return bool(self._written)
-
-    def put_back(self) -> None:
-        """Let the model's own tensors be what they were before the first call."""
-        self._model.put_back()
+        return super().is_empty and not self._written
 
     def private_inputs(self) -> tuple[Any, ...]:
         """Give inputs that may be written."""
-        return cloned(self._inputs) if self._written else self._inputs
+        return cloned(self.inputs) if self._written else self.inputs
 
     def put_back_inputs(self, private: Sequence[Any]) -> None:
         """Let inputs that were written be what they were."""
@@ -158,7 +136,8 @@ class State:
     def after(self, inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
         """Give what has been written: the model's own tensors, and those of ``inputs``, by name."""
         tensors = _tensors(inputs)
-        return self._model.values() | {_input_name(index): tensors[index] for index in self._written}
+        own = {each.name: each.now for each in self._held}
+        return own | {f"input[{index}]": tensors[index] for index in self._written}
 
     def after_results(
         self, results: dict[str, torch.Tensor], input_names: Sequence[str]
@@ -169,9 +148,9 @@ class State:
             results: The results that write an argument, by its name.
             input_names: The arguments that are inputs, in order.
         """
-        found = {name: results[name] for name in self.names if name in results}
-        places = {_input_name(index): input_names[index] for index in self._written}
-        return found | {name: results[place] for name, place in places.items() if place in results}
+        places = {name: name for name in self.names}
+        places |= {f"input[{index}]": input_names[index] for index in self._written}
+        return {name: results[place] for name, place in places.items() if place in results}
 
 
 def _answer(model: torch.nn.Module, inputs: Sequence[Any]) -> Any:
@@ -185,23 +164,21 @@ def _answer(model: torch.nn.Module, inputs: Sequence[Any]) -> Any:
         ) from error
 
 
-def plain_inputs(inputs: Sequence[Any], alignment: int) -> tuple[Any, ...]:
-    """Give the inputs in contiguous memory that begins at a multiple of ``alignment``; copies where it must."""
+def plain_inputs(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Give the inputs in contiguous memory that begins where compiled code wants it; copies where it must."""
 
     def plain(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         tensor = leaf.detach().resolve_neg().contiguous()
-        return tensor if tensor.data_ptr() % alignment == 0 else tensor.clone()
+        return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
     return pytree.tree_map(plain, tuple(inputs))
 
 
 def cloned(inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Give inputs whose tensors may be written."""
-    return pytree.tree_map(
-        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, tuple(inputs)
-    )
+    return pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, tuple(inputs))
 
 
 def _held(model: torch.nn.Module) -> Iterator[_Held]:
@@ -215,15 +192,9 @@ def _held(model: torch.nn.Module) -> Iterator[_Held]:
                 yield _Held(f"{path}.{name}" if path else name, module, name, value, value.detach().clone())
 
 
-def _input_name(index: int) -> str:
-    return f"input[{index}]"
-
-
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape:
-        return False
     if one.is_floating_point() or one.is_complex():
-        return torch.equal(one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5))
+        one, other = one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5)
     return torch.equal(one, other)
 
 

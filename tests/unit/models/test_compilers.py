@@ -13,8 +13,8 @@ import torch
 from kernelmark.errors import OutOfMemoryError, UnavailableError, UsageError, VerificationError
 from kernelmark.harness import Unavailable
 from kernelmark.models import Dump, Mode, ModelRequest, Show, request, run_model
-from kernelmark.models.compilers import Subject, compile_with, exact_float32
-from kernelmark.models.run import moved, told_of_memory
+from kernelmark.models.case import Subject, moved, told_of_memory
+from kernelmark.models.compilers import compile_with, exact_float32
 from kernelmark.models.state import State
 from kernelmark.records import Cache, Check, Role, read_run
 from torchsched.ingress import load_model
@@ -65,7 +65,7 @@ def test_inductor_is_checked_and_timed_against_eager(model_file: File) -> None:
     path = model_file("recurrent")
     inputs = (torch.rand(3),)
     model = load_model(path).model
-    built = compile_with("inductor", Subject(ModelRequest(path), model, inputs, State(model, inputs), "cpu"))
+    built = compile_with("inductor", Subject(ModelRequest(path), model, State(model, inputs)))
     if isinstance(built, Unavailable):
         pytest.skip(f"needs a C++ compiler: {built.reason}")
     asked = ModelRequest(path, compiler="inductor", benchmark=True, iterations=4, cache=Cache.WARM)

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from kernelmark.errors import UnavailableError, UsageError
-from kernelmark.models.request import Baseline, ModelRequest, figure, parse_baselines, policy_for
+from kernelmark.models.request import (
+    Baseline,
+    Mode,
+    ModelRequest,
+    TuneRequest,
+    figure,
+    parse_baselines,
+    policy_for,
+)
 from kernelmark.verify import Elementwise, Normalised, Policy, Tolerances
 from torchsched.elements import Element
 from torchsched.targets import detect
@@ -86,3 +94,33 @@ def test_the_line_for_scripts_shows_the_figure() -> None:
     assert figure(Normalised(0.01)) == "0.01"
     assert figure(Elementwise(1e-3, 1e-3)) == "0.001"
     assert figure(Elementwise(1e-3, 1e-2)) == "atol=0.001 rtol=0.01"
+
+
+# --- a search ---------------------------------------------------------------------------------------------
+
+SEARCHED = ModelRequest(Path("models/net.py"), pipeline=("matmul", "mine/last.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"candidates": 1}, "--candidates 1: give a whole number of at least 2"),
+        ({"candidates": True}, "--candidates True"),
+        ({"seed": -1}, "--seed -1: give a whole number of at least 0"),
+        ({"budget_s": 0.0}, "--budget 0.0: give a number of seconds above 0"),
+        ({"budget_s": float("inf")}, "--budget inf"),
+        ({"limit_s": -3.0}, "--limit -3.0"),
+        ({"model": ModelRequest(Path("net.py"), mode=Mode.TORCH_COMPILE)}, "leave --torch-compile out"),
+        ({"model": ModelRequest(Path("net.py"), device="cuda")}, "for the CPU"),
+    ],
+)
+def test_a_number_that_no_search_could_use_is_an_error(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        TuneRequest(**{"model": SEARCHED, **given})
+
+
+def test_a_search_has_a_folder_and_a_descriptor() -> None:
+    assert TuneRequest(SEARCHED).folder == Path("runs/tune/net-matmul-last")
+    assert TuneRequest(SEARCHED).descriptor == Path("runs/tune/net-matmul-last/tuned.yaml")
+    assert TuneRequest(SEARCHED, out=Path("a")).descriptor == Path("a/tuned.yaml")
+    assert TuneRequest(SEARCHED, out=Path("a"), write=Path("b.yaml")).descriptor == Path("b.yaml")

@@ -51,7 +51,7 @@ def test_buffers_attributes_and_inputs_that_are_written_are_found_and_put_back()
     hidden = model.hidden
     state = State(model, inputs)
     assert state.names == ("calls", "hidden", "inner.deep")
-    assert state.writes_inputs
+    assert state.private_inputs()[1][0] is not inputs[1][0]
     assert model.hidden is hidden
     assert torch.equal(model.get_buffer("calls"), torch.zeros(3))
     assert torch.equal(inputs[1][0], torch.ones(2))  # it was called on copies
@@ -116,7 +116,7 @@ def test_the_state_of_other_inputs_calls_nothing() -> None:
 
 def test_inputs_are_made_contiguous_and_aligned_and_others_stay() -> None:
     good, turned, odd = torch.randn(4, 4), torch.randn(3, 5).t(), torch.randn(9)[1:]
-    made = plain_inputs([good, [turned, odd], 3, None], 64)
+    made = plain_inputs([good, [turned, odd], 3, None])
     assert made[0].data_ptr() == good.data_ptr()
     assert made[1][0].is_contiguous()
     assert torch.equal(made[1][0], turned)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from kernelmark.models.tuning.request import TuneRequest
+    from kernelmark.models.request import TuneRequest
     from kernelmark.models.tuning.run import Found, Line, tune_model
 
 __all__ = ["Found", "Line", "TuneRequest", "tune_model"]

@@ -10,33 +10,38 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from kernelmark.errors import CrashedError, KernelmarkError, ModelError, VerificationError
-from kernelmark.harness import Case, Implementation, Session, SessionOptions, make_plan, run_plan, use_session
+from kernelmark.harness import Session, SessionOptions
 from kernelmark.isolation import Channel, Ended, Limits, Start, Worker
-from kernelmark.models.case import Draws, check_on_second_draw, draw_twice, make_case, request_facts
-from kernelmark.models.compilers import Contestant, Subject
-from kernelmark.models.mlir import bound_code, build_options, facts_of_code
-from kernelmark.models.request import ModelRequest, packed, policy_for, unpacked
-from kernelmark.models.run import load_subject, told_of_memory
+from kernelmark.models.case import (
+    Contestant,
+    Subject,
+    check_on_second_draw,
+    compare,
+    draw_twice,
+    load_subject,
+    make_case,
+    told_of_memory,
+    untimed_row,
+)
+from kernelmark.models.compilers import bound_code, build_options, facts_of_code
+from kernelmark.models.request import ModelRequest, TuneRequest, packed, unpacked
+from kernelmark.models.run import settled
 from kernelmark.models.state import State
-from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Check, Note, NoteKind, Role, Row, RunHeader
 from kernelmark.text import message_of
 from kernelmark.timing import Budget
 from torchsched.building import Built, build
-from torchsched.elements import Element
 from torchsched.failures import Stage
-from torchsched.heap import keep_large_blocks
-from torchsched.ingress import LoadedModel
 from torchsched.targets import Target
 
-__all__ = ["MEASURE", "Judge", "Measured", "ProcessJudge", "TuneJob", "carry_out", "codes_of"]
+__all__ = ["MEASURE", "Measured", "ProcessJudge", "TuneJob", "carry_out", "codes_of"]
 
 MEASURE = "measure"
 """The stage of a worker in which everything is compiled, and timed."""
@@ -47,7 +52,6 @@ class TuneJob:
     """Compile each candidate and check its answer; with a budget, compile all and time them in one interleaved run."""
 
     request: ModelRequest
-    element: Element
     header: RunHeader
     case_id: str
     candidates: tuple[Candidate, ...]
@@ -79,36 +83,19 @@ class Measured:
     """The candidate that it died of, where that is known."""
 
 
-class Judge(Protocol):
-    """Says whether candidates are right, and how long they take."""
-
-    def check(
-        self, case_id: str, candidates: Sequence[Candidate], known: Mapping[str, str]
-    ) -> tuple[Row, ...]:
-        """Give a row for each candidate."""
-        ...
-
-    def measure(
-        self, case_id: str, contestants: Sequence[Candidate], budget: Budget, facts: Mapping[str, Any]
-    ) -> Measured:
-        """Time the contestants in one interleaved run; the first is what the others are compared with."""
-        ...
-
-
 class ProcessJudge:
-    """The judge that runs them; close it, or use it in a ``with`` block.
+    """Says whether candidates are right, and how long they take; use it in a ``with`` block.
 
     Args:
         request: What is searched.
-        element: What the schedule is looked up for.
         header: The run that the rows belong to.
 
     Attributes:
         limit_s: Seconds that one candidate may take to be compiled and checked.
     """
 
-    def __init__(self, request: TuneRequest, element: Element, header: RunHeader) -> None:
-        self._request, self._element, self._header = request, element, header
+    def __init__(self, request: TuneRequest, header: RunHeader) -> None:
+        self._request, self._header = request, header
         self.limit_s = request.limit_s
         self._worker: Worker[None] = Worker(_TARGET, Limits(None), start=Start.FORK, preload=_PRELOAD)
 
@@ -121,7 +108,7 @@ class ProcessJudge:
     def check(
         self, case_id: str, candidates: Sequence[Candidate], known: Mapping[str, str]
     ) -> tuple[Row, ...]:
-        """Compile and check; see :class:`Judge`.
+        """Compile and check: gives a row for each candidate.
 
         Raises:
             KernelmarkError: the model itself cannot be used, so that no candidate could.
@@ -129,7 +116,7 @@ class ProcessJudge:
         """
         left, rows = list(candidates), list[Row]()
         while left:
-            ended = self._run(self._job(case_id, left, known={**known, **codes_of(rows)}))
+            ended = self._run(case_id, left, known={**known, **codes_of(rows)})
             if ended.failure is not None:
                 raise ended.failure.error
             answered = _rows(ended)
@@ -145,12 +132,12 @@ class ProcessJudge:
     def measure(
         self, case_id: str, contestants: Sequence[Candidate], budget: Budget, facts: Mapping[str, Any]
     ) -> Measured:
-        """Compile all, and time them together; see :class:`Judge`.
+        """Time the contestants in one interleaved run; the first is what the others are compared with.
 
         Raises:
             TimingError: the instrument cannot vouch for a reading.
         """
-        ended = self._run(self._job(case_id, contestants, budget=budget, facts=facts))
+        ended = self._run(case_id, contestants, budget=budget, facts=facts)
         error = ended.failure.error if ended.failure is not None else None
         if isinstance(error, ModelError):
             return Measured((), str(error), _at(ended))
@@ -161,14 +148,10 @@ class ProcessJudge:
         at = None if ended.stage == MEASURE else _at(ended)
         return Measured((), f"{ended.stage or 'load'}: {self._death(ended)}", at)
 
-    def _job(self, case_id: str, candidates: Sequence[Candidate], **more: Any) -> TuneJob:
-        return TuneJob(
-            self._request.model, self._element, self._header, case_id, tuple(candidates), self.limit_s, **more
-        )
-
-    def _run(self, job: TuneJob) -> Ended[None]:
+    def _run(self, case_id: str, candidates: Sequence[Candidate], **more: Any) -> Ended[None]:
+        job = TuneJob(self._request.model, self._header, case_id, tuple(candidates), self.limit_s, **more)
         # a measurement is given as long again as compiling was: its calls have no other limit
-        limits = Limits(_START_UP_S + 2 * self.limit_s * len(job.candidates))
+        limits = Limits(_START_UP_S + 2 * self.limit_s * len(candidates))
         return self._worker.call(packed(job), limits=limits)
 
     def _death(self, ended: Ended[None]) -> str:
@@ -210,22 +193,19 @@ def _at(ended: Ended[None]) -> int | None:
     return next((each["candidate"] for each in reversed(ended.told) if "candidate" in each), None)
 
 
+# --- in the worker ------------------------------------------------------------------------------------
+
+
 def carry_out(job: str, channel: Channel) -> None:
-    """Carry out a packed :class:`~kernelmark.models.tuning.judging.TuneJob`; rows are handed over as they are made."""
+    """Carry out a packed :class:`TuneJob`; rows are handed over as they are made."""
     asked: TuneJob = unpacked(job)
     target = asked.request.resolve_target()
-    keep_large_blocks()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(target.threads)
-    try:
-        with torch.no_grad(), told_of_memory(asked.request.name):
-            shop = _Shop(asked, channel, target, *load_subject(asked.request, "cpu"))
-            if asked.budget is None:
-                _check_all(shop)
-            else:
-                _measure(shop, asked.budget)
-    finally:
-        torch.set_num_threads(threads)
+    with torch.no_grad(), settled(target) as malloc, told_of_memory(asked.request.name):
+        shop = _Shop(asked, channel, target, load_subject(asked.request), malloc)
+        if asked.budget is None:
+            shop.check_all()
+        else:
+            shop.measure()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +216,7 @@ class _Shop:
     channel: Channel
     target: Target
     subject: Subject
-    loaded: LoadedModel
+    malloc: Mapping[str, str]
 
     def begin(self, candidate: Candidate) -> Callable[[Stage], None]:
         """Tell that a candidate begins; gives what tells each of its stages, all in the time that it may take."""
@@ -246,140 +226,80 @@ class _Shop:
 
     def build(self, candidate: Candidate, began: Callable[[Stage], object]) -> Built:
         """Compile the model with a candidate's values; each stage is told as it begins."""
-        options = build_options(
-            self.job.request, self.target, element=self.job.element, values=candidate.values
-        )
-        return build(self.subject.model, self.subject.inputs, options, on_stage=began)
+        options = build_options(self.job.request, self.target, candidate.values)
+        options = replace(options, element=self.subject.element)
+        return build(self.subject.model, self.subject.state.inputs, options, on_stage=began)
 
-    def case(
-        self,
-        facts: Mapping[str, Any],
-        case_id: str | None = None,
-        inputs: tuple[Any, ...] | None = None,
-        state: State | None = None,
-    ) -> Case:
-        """Make the case that the engine is given."""
-        rule = policy_for(self.job.request.tolerance, self.job.element)
-        facts = {**request_facts(self.job.request, self.loaded), **facts, **keep_large_blocks()}
-        return make_case(
-            self.subject, rule, facts, case_id=case_id or self.job.case_id, inputs=inputs, state=state
-        )
+    def facts(self, more: Mapping[str, Any] = {}) -> dict[str, Any]:
+        """Give what a report says."""
+        return {**self.subject.facts(), **more, **self.malloc}
 
-    def session(self, *, budget: Budget | None = None) -> Session:
+    def session(self) -> Session:
         """Take part in the run whose header the job has; without a budget, only check."""
+        budget, cache = self.job.budget, self.job.request.cache
         options = SessionOptions(
-            device="cpu",
-            verify_only=budget is None,
-            cache=self.job.request.cache,
-            budget=budget or Budget(),
-            ceilings=False,
+            device="cpu", verify_only=budget is None, cache=cache, budget=budget, ceilings=False
         )
         return Session(options, header=self.job.header)
 
+    def check_all(self) -> None:
+        """Check each candidate; whatever goes wrong is its row."""
+        known, (second, draws) = dict(self.job.known), draw_twice(self.subject)
+        for candidate in self.job.candidates:
+            row = self._checked(candidate, known, second, draws)
+            self.channel.tell({"row": row})
+            if row.check.comparable:
+                known.setdefault(str(row.params["code"]), candidate.label)
 
-# --- checking -----------------------------------------------------------------------------------------
+    def _checked(
+        self, candidate: Candidate, known: Mapping[str, str], second: State | None, draws: str
+    ) -> Row:
+        reached, tell, subject, label = Stage.IMPORT, self.begin(candidate), self.subject, candidate.label
 
+        def began(stage: Stage) -> None:
+            nonlocal reached
+            reached = stage
+            tell(stage)
 
-def _check_all(shop: _Shop) -> None:
-    known = dict(shop.job.known)
-    draws = draw_twice(shop.subject)
-    for candidate in shop.job.candidates:
-        row = _checked(shop, candidate, known, draws)
-        shop.channel.tell({"row": row})
-        if row.check.comparable:
-            known.setdefault(str(row.params["code"]), candidate.label)
+        case = make_case(subject, self.facts(), case_id=self.job.case_id)
+        try:
+            built = self.build(candidate, began)
+            # what LLVM got, and for how many threads
+            text = f"{built.compiled.threads}\n{built.compiled.llvm_module}"
+            code = hashlib.sha256(text.encode()).hexdigest()[:16]
+            facts = {"code": code, "threads": built.compiled.threads, "draws": draws}
+            if (same := known.get(code)) is not None:
+                note = Note.of(NoteKind.SAME_CODE, candidate=same)
+                return untimed_row(case, label, Check.VERIFIED, note, **facts, same=same)
+            began(Stage.RUN)
+            contestant, facts = Contestant(label, bound_code(built)), self.facts(facts)
+            check_on_second_draw(contestant, subject, second, facts)
+            checked = make_case(subject, facts, case_id=self.job.case_id)
+            return compare(checked, {label: contestant.bind(subject.state)}, self.session()).rows[0]
+        except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
+            if isinstance(error, VerificationError) and error.comparison is not None:
+                row = error.comparison.rows[0]
+                return row.model_copy(update={"case": self.job.case_id, "note": Note.error(error)})
+            at, note = str(reached), Note.of(NoteKind.FAILED_AT, stage=str(reached), text=message_of(error))
+            if isinstance(error, ModelError):  # its message names the stage
+                at, note = str(error.stage), Note.error(error)
+            own = isinstance(error, KernelmarkError)
+            trace = None if own else "".join(traceback.format_exception(error))
+            row = untimed_row(case, label, Check.FAILED, note, stage=at)
+            return row.model_copy(update={"traceback": trace})
 
-
-def _checked(shop: _Shop, candidate: Candidate, known: Mapping[str, str], draws: Draws) -> Row:
-    """Compile one candidate and check it; whatever goes wrong is its row."""
-    reached, wrong, tell = [Stage.IMPORT], list[Row](), shop.begin(candidate)
-
-    def began(stage: Stage) -> None:
-        reached.append(stage)
-        tell(stage)
-
-    def failed(error: Exception, at: str) -> Row:
-        note = Note.of(NoteKind.FAILED_AT, stage=at, text=message_of(error))
-        if isinstance(error, ModelError):  # its message names the stage
-            note = Note.error(error)
-        row = _row(shop, candidate, Check.FAILED, note)
-        text = None if isinstance(error, KernelmarkError) else "".join(traceback.format_exception(error))
-        return row.model_copy(update={"params": {**row.params, "stage": at}, "traceback": text})
-
-    try:
-        built = shop.build(candidate, began)
-        code = _digest(built)
-        facts = {"code": code, "threads": built.compiled.threads, "draws": str(draws)}
-        if code in known:
-            row = _row(shop, candidate, Check.VERIFIED, Note.of(NoteKind.SAME_CODE, candidate=known[code]))
-            return row.model_copy(update={"params": {**row.params, **facts, "same": known[code]}})
-        began(Stage.RUN)
-        contestant = Contestant(candidate.label, lambda inputs, state: bound_code(built, inputs, state))
-        check_on_second_draw(
-            contestant,
-            shop.subject,
-            draws,
-            lambda case_id, inputs, state: shop.case(facts, case_id, inputs, state),
-            wrong.append,
-        )
-        return _verified(shop, contestant, facts)
-    except VerificationError as error:
-        wrong += error.comparison or ()
-        if not wrong:
-            return failed(error, str(reached[-1]))
-        return wrong[0].model_copy(update={"case": shop.job.case_id, "note": Note.error(error)})
-    except ModelError as error:
-        return failed(error, error.stage)
-    except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
-        return failed(error, str(reached[-1]))
-
-
-def _verified(shop: _Shop, contestant: Contestant, facts: Mapping[str, Any]) -> Row:
-    """Let the engine check the code on the first draw of the inputs."""
-    case, session = shop.case(facts), shop.session()
-    code = contestant.bind(shop.subject.inputs, shop.subject.state)
-    try:
-        with use_session(session):
-            return run_plan(make_plan(case, (contestant.name, code), {}), session).rows[0]
-    finally:
-        case.release()
-
-
-def _row(shop: _Shop, candidate: Candidate, check: Check, note: Note) -> Row:
-    case = shop.case({})
-    return Row(
-        case=case.id,
-        implementation=candidate.label,
-        role=Role.OURS,
-        check=check,
-        note=note,
-        params=case.params,
-        seed=case.seed,
-    )
-
-
-def _digest(built: Built) -> str:
-    """Tell one candidate's code from another's: what LLVM got, and for how many threads."""
-    text = f"{built.compiled.threads}\n{built.compiled.llvm_module}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-# --- measuring ----------------------------------------------------------------------------------------
-
-
-def _measure(shop: _Shop, budget: Budget) -> None:
-    job, codes, threads = shop.job, dict[str, Implementation](), 1
-    for candidate in job.candidates:
-        built = shop.build(candidate, shop.begin(candidate))
-        codes[candidate.label] = bound_code(built, shop.subject.inputs, shop.subject.state)
-        threads = max(threads, built.compiled.threads)
-    case, session = shop.case({**job.facts, **facts_of_code(threads)}), shop.session(budget=budget)
-    ours, *others = codes
-    shop.channel.stage(MEASURE)
-    try:
-        with use_session(session):
-            run_plan(make_plan(case, (ours, codes[ours]), {name: codes[name] for name in others}), session)
-    finally:
-        case.release()
-        for row in session.rows:
-            shop.channel.tell({"row": row})
+    def measure(self) -> None:
+        """Compile all candidates, and time them together."""
+        state, codes, threads = self.subject.state, dict[str, object](), 1
+        for candidate in self.job.candidates:
+            built = self.build(candidate, self.begin(candidate))
+            codes[candidate.label] = bound_code(built)(state)
+            threads = max(threads, built.compiled.threads)
+        facts = self.facts({**self.job.facts, **facts_of_code(threads)})
+        case, session = make_case(self.subject, facts, case_id=self.job.case_id), self.session()
+        self.channel.stage(MEASURE)
+        try:
+            compare(case, codes, session)
+        finally:
+            for row in session.rows:
+                self.channel.tell({"row": row})

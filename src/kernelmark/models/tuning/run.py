@@ -15,11 +15,10 @@ from typing import Any
 from kernelmark.errors import ModelError, UsageError, VerificationError
 from kernelmark.harness import Session, SessionOptions
 from kernelmark.harness.provenance import environment, now
-from kernelmark.models.case import main_element, types_of
-from kernelmark.models.request import figure, policy_for
+from kernelmark.models.case import load_asked, main_element, types_of
+from kernelmark.models.request import TuneRequest, figure, policy_for
 from kernelmark.models.tuning.book import STATE_FILE, Book, Phase, Standing, State, read_state
 from kernelmark.models.tuning.judging import ProcessJudge
-from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.search import CONFIRMATION, PROTOCOL_NOTE, Fate, Outcome, Search
 from kernelmark.models.tuning.space import Candidate, Space, make_space, write_descriptor
 from kernelmark.records import RECORDS_FILE, Check, Note, NoteKind, Role, Row, read_run
@@ -31,14 +30,11 @@ from torchsched.descriptors import Schedule, find_schedule
 from torchsched.descriptors.parameters import written
 from torchsched.descriptors.passes import check_passes
 from torchsched.elements import Element
-from torchsched.ingress import load_model
 from torchsched.targets import Target
 
 __all__ = ["Found", "Line", "summarise_search", "tune_model", "verdict"]
 
 _DIGEST = 16
-
-MakeJudge = Callable[[TuneRequest, Element, Any], ProcessJudge]
 
 
 def tune_model(
@@ -46,7 +42,6 @@ def tune_model(
     *,
     command: Sequence[str] = (),
     tell: Callable[[str], None] = lambda line: None,
-    make_judge: MakeJudge = ProcessJudge,
 ) -> Found:
     """Search the parameters of a schedule for a model, and write the best ones as a descriptor.
 
@@ -56,7 +51,6 @@ def tune_model(
         request: What to search.
         command: The command line, for the record.
         tell: Gets lines for the user as things become known.
-        make_judge: Makes what checks and measures.
 
     Raises:
         UsageError: the request, the model's file or the schedule do not fit each other; nothing was run.
@@ -77,7 +71,7 @@ def tune_model(
     outcome_mark = "completed"
     try:
         assert book.session.header is not None
-        with make_judge(request, question.element, book.session.header) as judge:
+        with ProcessJudge(request, book.session.header) as judge:
             outcome = Search(
                 request.model.case_id, candidates, request.budget_s, judge, book, tell
             ).carry_out()
@@ -123,9 +117,7 @@ class _Question:
         asked = request.model
         target = asked.resolve_target()
         bindings("ir")  # where torch-mlir is missing, that is told before a model's file runs
-        loaded = load_model(
-            asked.path, inputs=asked.inputs, init_args=asked.init_args, element=asked.element, seed=asked.seed
-        )
+        loaded = load_asked(asked)
         element = asked.element or main_element(loaded.model, loaded.inputs)
         schedule = find_schedule(asked.pipeline, element, target, roots=asked.roots, values=asked.values)
         check_passes(schedule.steps)

@@ -18,7 +18,7 @@ from itertools import count
 
 from kernelmark.errors import CrashedError, KernelmarkError, VerificationError
 from kernelmark.models.tuning.book import Book, Phase
-from kernelmark.models.tuning.judging import Judge, codes_of
+from kernelmark.models.tuning.judging import ProcessJudge, codes_of
 from kernelmark.models.tuning.space import DEFAULT, Candidate
 from kernelmark.records import Check, Note, Ratio, Role, Row
 from kernelmark.report.notes import note_text
@@ -177,7 +177,7 @@ class Search:
     case_id: str
     candidates: Sequence[Candidate]
     budget_s: float
-    judge: Judge
+    judge: ProcessJudge
     book: Book
     tell: Callable[[str], None] = lambda line: None
     clock: Callable[[], float] = time.monotonic

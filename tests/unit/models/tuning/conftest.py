@@ -158,14 +158,6 @@ class TableJudge:
         values: dict[str, Any] = {"check": Check.VERIFIED, **more}
         return Row(case=case_id, implementation=label, role=role, params=dict(facts), **values)
 
-    # what tune_model asks of a judge beside the two
-
-    def __enter__(self) -> TableJudge:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def candidates() -> Callable[[int], tuple[Candidate, ...]]:

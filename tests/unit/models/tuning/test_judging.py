@@ -18,16 +18,14 @@ from kernelmark.errors import (
     ModelLoweringError,
     VerificationError,
 )
-from kernelmark.models.request import ModelRequest, packed
+from kernelmark.models.request import ModelRequest, TuneRequest, packed
 from kernelmark.models.tuning.judging import ProcessJudge, TuneJob, carry_out
-from kernelmark.models.tuning.request import TuneRequest
 from kernelmark.models.tuning.space import Candidate
 from kernelmark.records import Cache, Check, Row
 from kernelmark.report.notes import note_text
 from kernelmark.timing import Budget
 from tests.unit.models.tuning.conftest import HEADER
 from torchsched.bindings import available
-from torchsched.elements import Element
 
 pytestmark = pytest.mark.skipif(not available(), reason=available().detail)
 
@@ -41,7 +39,7 @@ def candidate(number: int, how: str) -> Candidate:
 @pytest.fixture(scope="module")
 def judge(workplace: Path) -> Iterator[ProcessJudge]:
     model = ModelRequest(workplace / "product.py", pipeline=(str(workplace / "ways.yaml"),), threads=1)
-    with ProcessJudge(TuneRequest(model), Element.F32, HEADER) as opened:
+    with ProcessJudge(TuneRequest(model), HEADER) as opened:
         yield opened
 
 
@@ -133,15 +131,13 @@ def told_by(job: TuneJob) -> Told:
 def check(workplace: Path, *hows: str, known: dict[str, str] | None = None, model: str = "product") -> Told:
     candidates = tuple(candidate(number, how) for number, how in enumerate(hows))
     asked = request(workplace, model)
-    return told_by(TuneJob(asked, Element.F32, HEADER, "c", candidates, LIMIT_S, known=known or {}))
+    return told_by(TuneJob(asked, HEADER, "c", candidates, LIMIT_S, known=known or {}))
 
 
 def measure(workplace: Path, *hows: str, facts: dict[str, Any] | None = None) -> Told:
     contestants = tuple(candidate(number, how) for number, how in enumerate(hows))
     asked = request(workplace, cache=Cache.COLD)
-    return told_by(
-        TuneJob(asked, Element.F32, HEADER, "r", contestants, LIMIT_S, budget=SHORT, facts=facts or {})
-    )
+    return told_by(TuneJob(asked, HEADER, "r", contestants, LIMIT_S, budget=SHORT, facts=facts or {}))
 
 
 @pytest.fixture(scope="module")

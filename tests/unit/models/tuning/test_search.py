@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,8 @@ Open = Callable[[], Book]
 def search(
     judge: TableJudge, candidates: Sequence[Candidate], book: Book, *, budget_s: float = 1000.0
 ) -> Outcome:
-    return Search("case", candidates, budget_s, judge, book, clock=judge.clock).carry_out()
+    played: Any = judge
+    return Search("case", candidates, budget_s, played, book, clock=judge.clock).carry_out()
 
 
 def fates(candidates: Sequence[Candidate], outcome: Outcome, book: Book) -> dict[str, str]:
