@@ -18,9 +18,9 @@ import click
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import ConfigError
 from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
-from kernelmark.manifest.foreign import importing
 from kernelmark.manifest.levels import Level, LevelResult, Severity, check_files
-from kernelmark.manifest.spec import TensorDecl
+from kernelmark.manifest.library import importing
+from kernelmark.manifest.op import TensorDecl
 
 __all__ = ["ops"]
 
@@ -194,7 +194,7 @@ def _write_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _dtypes(spec: OpSpec) -> str:
-    return "; ".join(f"{variable.name}: {', '.join(variable.allowed)}" for variable in spec.dtypes)
+    return "; ".join(f"{name}: {', '.join(allowed)}" for name, allowed in spec.dtypes.items())
 
 
 def _summary(spec: OpSpec) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _summary(spec: OpSpec) -> dict[str, Any]:
         "file": spec.place.path,
         "line": spec.place.line,
         "calls": len(list(spec.cases())),
-        "dtypes": {variable.name: list(variable.allowed) for variable in spec.dtypes},
+        "dtypes": {name: list(allowed) for name, allowed in spec.dtypes.items()},
     }
 
 

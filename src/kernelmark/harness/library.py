@@ -15,7 +15,7 @@ from typing import Any
 from kernelmark.errors import ConfigError, EntryError
 from kernelmark.harness.case import Case
 from kernelmark.manifest import LibraryConfig, Manifest, WorkloadCall, find_library, load_manifest
-from kernelmark.manifest.config import nearest_library
+from kernelmark.manifest.library import nearest_library
 
 __all__ = ["Entry", "Library", "cases", "library_at"]
 

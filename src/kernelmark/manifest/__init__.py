@@ -3,17 +3,15 @@
 Reads and checks YAML and gives calls as values. Imports no framework and writes nothing.
 """
 
-from kernelmark.manifest.call import Effects, RooflineSpec, TensorSpec, WorkCount, WorkloadCall
-from kernelmark.manifest.config import LibraryConfig, find_library
-from kernelmark.manifest.loader import load_manifest, read_manifest
-from kernelmark.manifest.spec import Manifest, OpSpec
+from kernelmark.manifest.library import LibraryConfig, find_library
+from kernelmark.manifest.op import Effects, Manifest, OpSpec, TensorSpec, WorkCount, WorkloadCall
+from kernelmark.manifest.reading import load_manifest, read_manifest
 
 __all__ = [
     "Effects",
     "LibraryConfig",
     "Manifest",
     "OpSpec",
-    "RooflineSpec",
     "TensorSpec",
     "WorkCount",
     "WorkloadCall",

@@ -1,13 +1,14 @@
 """The fields of a manifest file and their types; every wrong one is an error with file, line and field.
 
 Owns what can be said of one field at a time. What needs two fields (a dimension that no row binds, a label
-used twice) is :mod:`kernelmark.manifest.declare`'s.
+used twice) is :mod:`kernelmark.manifest.reading`'s.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
@@ -15,16 +16,14 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from kernelmark.errors import ManifestError
 from kernelmark.files.source import Source, kind_of
 from kernelmark.files.strict import StrictModel, hint, problem, problems_of
-from kernelmark.manifest.dtypes import DTYPE_BYTES, unknown_dtype
+from kernelmark.manifest.expressions import DTYPE_BYTES, unknown_dtype
 
 __all__ = [
-    "EffectsModel",
     "FamilyModel",
     "InputModel",
     "OpModel",
-    "OutputModel",
     "ParamModel",
-    "RooflineModel",
+    "TensorModel",
     "WorkloadModel",
     "read_schema",
 ]
@@ -33,29 +32,15 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z", re.ASCII)
 
 
-def _name(value: str) -> str:
-    if not (value.isascii() and value.isidentifier()) or keyword.iskeyword(value):
-        raise problem(
-            f"{value!r} cannot be a name; use letters, digits and _, no digit first, no Python keyword"
-        )
-    return value
+def _must(hold: Callable[[str], object], otherwise: str) -> AfterValidator:
+    """Refuse the text that does not ``hold``, saying ``otherwise`` with the text in it."""
 
+    def check(value: str) -> str:
+        if not hold(value):
+            raise problem(otherwise.format(value))
+        return value.strip()
 
-def _label(value: str) -> str:
-    if not _LABEL.match(value):
-        raise problem(
-            f"{value!r} cannot be part of a test id;"
-            " use letters, digits, '.', '_' and '-', such as llama3-8b-prefill"
-        )
-    return value
-
-
-def _function(value: str) -> str:
-    if not _FUNCTION.match(value):
-        raise problem(
-            f"{value!r} names no function; write 'module:function', such as 'tileops.perf.gemm:bmm'"
-        )
-    return value
+    return AfterValidator(check)
 
 
 def _dtype(value: str) -> str:
@@ -64,46 +49,56 @@ def _dtype(value: str) -> str:
     return value
 
 
-def _text(value: str) -> str:
-    if not value.strip():
-        raise problem("blank; write what a reader should know")
-    return value.strip()
+def _plain(wanted: str, what: str, *, bools: bool) -> PlainValidator:
+    """Take numbers and text, and bools where they are wanted."""
+
+    def check(value: Any) -> int | float | bool | str:
+        if not isinstance(value, int | float | str) or (isinstance(value, bool) and not bools):
+            raise problem(f"expected {wanted}, got {kind_of(value)}{hint(value, what)}")
+        return value
+
+    return PlainValidator(check)
 
 
-def _scalar(value: Any) -> int | float | bool | str:
-    if not isinstance(value, int | float | bool | str):
-        raise problem(f"expected a number, text or bool, got {kind_of(value)}{hint(value, 'scalar')}")
-    return value
-
-
-def _formula(value: Any) -> int | float | str:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise problem(f"expected a number or an expression, got {kind_of(value)}{hint(value, 'formula')}")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_name)]
-Label = Annotated[str, AfterValidator(_label)]
-Text = Annotated[str, AfterValidator(_text)]
+Name = Annotated[
+    str,
+    _must(
+        lambda name: name.isascii() and name.isidentifier() and not keyword.iskeyword(name),
+        "{!r} cannot be a name; use letters, digits and _, no digit first, no Python keyword",
+    ),
+]
+Label = Annotated[
+    str,
+    _must(
+        _LABEL.match,
+        "{!r} cannot be part of a test id; use letters, digits, '.', '_' and '-', such as llama3-8b-prefill",
+    ),
+]
+Function = Annotated[
+    str,
+    _must(
+        _FUNCTION.match,
+        "{!r} names no function; write 'module:function', such as 'tileops.perf.gemm:bmm'",
+    ),
+]
 Dtype = Annotated[str, AfterValidator(_dtype)]
-Scalar = Annotated[int | float | bool | str, PlainValidator(_scalar)]
-Formula = Annotated[int | float | str, PlainValidator(_formula)]
+Text = Annotated[str, _must(str.strip, "blank; write what a reader should know")]
+Scalar = Annotated[int | float | bool | str, _plain("a number, text or bool", "scalar", bools=True)]
+Formula = Annotated[int | float | str, _plain("a number or an expression", "formula", bools=False)]
 Size = Annotated[int, Field(ge=0)]
 
 
-class _TensorModel(StrictModel):
+class TensorModel(StrictModel):
+    """One output tensor, or what an input tensor has in common with it."""
+
     dtype: Name
     shape: list[Formula]
 
 
-class InputModel(_TensorModel):
+class InputModel(TensorModel):
     """One input tensor."""
 
     optional: bool = False
-
-
-class OutputModel(_TensorModel):
-    """One output tensor."""
 
 
 class ParamModel(StrictModel):
@@ -128,20 +123,17 @@ class RooflineModel(StrictModel):
     flops: Formula | None = None
     bytes: Formula | None = None
     compute: Name | None = None
-    function: Annotated[str, AfterValidator(_function)] | None = None
+    function: Function | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> RooflineModel:
-        formulas = [name for name in ("flops", "bytes") if name in self.model_fields_set]
-        if "function" in self.model_fields_set:
-            if formulas:
-                raise problem(
-                    f"'function' and {' and '.join(map(repr, formulas))}; write one form or the other"
-                )
-        elif missing := [name for name in ("flops", "bytes", "compute") if name not in self.model_fields_set]:
-            raise problem(
-                f"{' and '.join(map(repr, missing))} missing; write flops, bytes and compute, or 'function'"
-            )
+        given = self.model_fields_set
+        formulas = " and ".join(repr(name) for name in ("flops", "bytes") if name in given)
+        missing = " and ".join(repr(name) for name in ("flops", "bytes", "compute") if name not in given)
+        if "function" in given and formulas:
+            raise problem(f"'function' and {formulas}; write one form or the other")
+        if "function" not in given and missing:
+            raise problem(f"{missing} missing; write flops, bytes and compute, or 'function'")
         return self
 
 
@@ -162,7 +154,7 @@ class OpModel(StrictModel):
     summary: Text
     dtypes: dict[Name, Annotated[list[Dtype], Field(min_length=1)]] = Field(default_factory=dict)
     inputs: dict[Name, InputModel] = Field(min_length=1)
-    outputs: dict[Name, OutputModel]
+    outputs: dict[Name, TensorModel]
     params: dict[Name, ParamModel] = Field(default_factory=dict)
     effects: EffectsModel = Field(default_factory=EffectsModel)
     arguments: dict[Name, Scalar]

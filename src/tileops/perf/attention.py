@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelmark.manifest import WorkloadCall
-from kernelmark.manifest.dtypes import DTYPE_BYTES
+from kernelmark.manifest.expressions import DTYPE_BYTES
 from kernelmark.roofline import Work
 
 __all__ = ["AttentionShape", "forward"]

@@ -4,11 +4,19 @@ import operator
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.errors import ManifestError
-from kernelmark.manifest.expressions import Expression, ExpressionError, constant, parse
+from kernelmark.manifest.expressions import (
+    DTYPE_BYTES,
+    Expression,
+    ExpressionError,
+    constant,
+    parse,
+    unknown_dtype,
+)
 
 VALUES = {"B": 2, "M": 3, "N": 5, "K": 7, "scale": 0.5, "causal": True, "mode": "fast", "T": "float16"}
 
@@ -195,3 +203,20 @@ def test_any_text_is_an_expression_or_an_expression_error(text: str) -> None:
         expression.evaluate(VALUES)
     except ManifestError as error:
         assert isinstance(error, ExpressionError)  # noqa: PT017 - either way out is right
+
+
+def test_every_size_is_the_size_torch_gives() -> None:
+    assert {name: getattr(torch, name).itemsize for name in DTYPE_BYTES} == DTYPE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("half", "float16"),
+        ("bf16", "bfloat16"),
+        ("torch.float32", "float32"),
+        ("float8_e4m3", "float8_e4m3fn"),
+    ],
+)
+def test_a_name_that_is_no_dtype_is_answered_with_the_one_that_is_meant(written: str, meant: str) -> None:
+    assert repr(meant) in unknown_dtype(written)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernelmark.errors import ManifestError
-from kernelmark.manifest.loader import read_manifest
+from kernelmark.manifest.reading import read_manifest
 
 __all__ = ["Finding", "Level", "LevelResult", "Severity", "check_files", "finding_from"]
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernelmark.manifest.config import LibraryConfig
 from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity
 from kernelmark.manifest.levels.bindings import UNKNOWN, FoundCall, calls_in
-from kernelmark.manifest.spec import Manifest
+from kernelmark.manifest.library import LibraryConfig
+from kernelmark.manifest.op import Manifest
 from kernelmark.records import Note, Row, StoredRun
 from kernelmark.text import suggestion
 

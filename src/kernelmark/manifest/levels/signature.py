@@ -11,9 +11,9 @@ from inspect import Parameter
 from types import ModuleType
 
 from kernelmark.errors import ConfigError
-from kernelmark.manifest.foreign import import_foreign
 from kernelmark.manifest.levels import Finding, Level, LevelResult
-from kernelmark.manifest.spec import Manifest, OpSpec
+from kernelmark.manifest.library import import_foreign
+from kernelmark.manifest.op import Manifest, OpSpec
 from kernelmark.text import listing, suggestion
 
 __all__ = ["check_classes", "import_ops"]

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.errors import ManifestError, UnavailableError, UsageError
-from kernelmark.manifest.call import TensorSpec, WorkloadCall
 from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity, finding_from
-from kernelmark.manifest.spec import Manifest, OpSpec, WorkloadRow
+from kernelmark.manifest.op import Manifest, OpSpec, TensorSpec, WorkloadCall, WorkloadRow
 from kernelmark.text import in_short
 
 __all__ = [
