@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kernelmark.cli import main
+from kernelmark.errors import UsageError
 from kernelmark.records import (
     FORMAT_VERSION,
     Cache,
@@ -463,3 +465,43 @@ def test_listing_and_the_levels_that_read_text_import_no_framework(project: Path
         [sys.executable, "-c", program], cwd=project, env=dict(os.environ), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+# --- a library to start from ---------------------------------------------------------------------------
+
+
+def test_what_init_writes_validates_and_is_verified_and_timed_as_it_is(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["ops", "init", str(tmp_path / "ours")])
+    assert (done.exit_code, done.output.count("wrote ")) == (0, 7)
+    told = done.output.splitlines()[-1].strip()
+    assert told == f"cd {tmp_path / 'ours'} && kernelmark ops validate && python -m pytest"
+    bin_folder = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    program = subprocess.run(
+        ["bash", "-c", f"{told} --kernelmark-cache=warm -p no:cacheprovider"],
+        env={**os.environ, "PATH": bin_folder},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert program.returncode == 0, program.stdout + program.stderr
+    assert "note" not in program.stdout.partition("test session starts")[0]
+    assert program.stdout.count("bench      ok") == 1
+    assert len(re.findall(r"^  ours +verified +[0-9.]+ [µm]s", program.stdout, re.MULTILINE)) == 3
+
+
+def test_init_writes_over_nothing_and_into_no_name_that_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "manifest").mkdir()
+    (tmp_path / "manifest" / "rows.yaml").write_text("mine")
+    done = CliRunner().invoke(main, ["ops", "init", str(tmp_path), "--name", "ours"], standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == (
+        f"ops init would overwrite {tmp_path / 'manifest' / 'rows.yaml'}; name another folder"
+    )
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["manifest", "rows.yaml"]
+    for name in ("My-Lib", "1st", "class"):
+        done = CliRunner().invoke(
+            main, ["ops", "init", str(tmp_path / "new"), "--name", name], standalone_mode=False
+        )
+        assert isinstance(done.exception, UsageError), name
+        assert "cannot be a module's name" in str(done.exception)
+    assert not (tmp_path / "new").exists()

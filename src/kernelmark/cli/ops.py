@@ -37,6 +37,19 @@ def ops() -> None:
     """List, show and validate the ops of a library's manifest."""
 
 
+@ops.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--name", help="What the library is called; otherwise as FOLDER is.")
+def init(folder: Path, name: str | None) -> None:
+    """Write a library of one op into FOLDER, to start from: it validates, verifies and benchmarks as it is."""
+    from kernelmark.manifest.starting import write_library
+
+    for path in write_library(folder, name or folder.resolve().name):
+        click.echo(f"wrote {path}")
+    click.echo("look at it with:")
+    click.echo(f"  cd {folder} && kernelmark ops validate && python -m pytest")
+
+
 @ops.command("list")
 @_project
 @_as_json

@@ -35,7 +35,9 @@ def check_benchmarks(manifest: Manifest, library: LibraryConfig) -> LevelResult:
         return LevelResult(
             Level.BENCH, 0, "files", (_finding(str(folder), f"{what}; nothing is benchmarked"),)
         )
-    findings = [_unread(path) for path in sorted(folder.rglob("*.py")) if _is_unread(path)]
+    entries = library.root.joinpath(*library.cases.split("."))
+    others = sorted(path for path in folder.rglob("*.py") if not path.is_relative_to(entries))
+    findings = [_unread(path) for path in others if _is_unread(path)]
     named: set[str] = set()
     for path in files:
         read = _File(path, library)
