@@ -35,7 +35,7 @@ LARGEST = {
     "kernelfile": 3_750,
     "launches": 1_900,
     "lazy": 70,
-    "manifest": 2_480,
+    "manifest": 2_330,
     "models": 3_010,
     "probe": 70,
     "pytest_plugin": 420,

@@ -154,20 +154,16 @@ def _run_levels(library: LibraryConfig, asked: Sequence[Level]) -> list[LevelRes
 
 def _workloads(library: LibraryConfig) -> Any:
     from kernelmark.harness.library import library_at
-    from kernelmark.manifest.levels.workloads import Source, Workloads
+    from kernelmark.manifest.levels.workloads import Workloads
     from kernelmark.verify import require_reference
 
     with importing(library.cases, lambda what: ConfigError(f"[tool.kernelmark] cases: {what}")):
         entries = library_at(library.root).entries
 
-    def source_of(op: str) -> Source | None:
-        entry = entries.get(op)
-        return None if entry is None else Source(entry.build, entry.inputs)
-
     def require(workload: Any) -> None:
         require_reference(workload.verification(), getattr(workload, "reference", None))
 
-    return Workloads(source_of, library.cases, library.root, require)
+    return Workloads(entries, library.cases, library.root, require)
 
 
 def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:

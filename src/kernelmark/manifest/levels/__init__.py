@@ -56,15 +56,12 @@ class LevelResult:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that fail the level."""
-        return self._of(Severity.ERROR)
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
 
     @property
     def notes(self) -> tuple[Finding, ...]:
         """What the level could not check, and why."""
-        return self._of(Severity.NOTE)
-
-    def _of(self, severity: Severity) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.severity is severity)
+        return tuple(finding for finding in self.findings if finding.severity is Severity.NOTE)
 
 
 def check_files(folder: Path) -> LevelResult:
@@ -76,7 +73,5 @@ def check_files(folder: Path) -> LevelResult:
 
 def finding_from(level: Level, error: ManifestError) -> Finding:
     """Make the finding that says what ``error`` says."""
-    where = str(error.path or "manifest")
-    if error.line is not None:
-        where += f":{error.line}"
+    where = str(error.path or "manifest") + ("" if error.line is None else f":{error.line}")
     return Finding(level, f"{where}: {error.field}" if error.field else where, error.message)

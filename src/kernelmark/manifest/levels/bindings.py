@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["UNKNOWN", "FoundCall", "Scope", "calls_in"]
 
 UNKNOWN = ""
 """Stands for a value whose dotted name cannot be told."""
 
-_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """What a name was bound to, seen from ``scope``: a dotted name, a value, or an element of a value."""
+class _Bound(NamedTuple):
+    """What a name was bound to, seen from ``scope``: a dotted name, a value, or an element of one."""
 
     scope: Scope
-    dotted: str | None = None
-    value: ast.expr | None = None
-    element_of: ast.expr | None = None
-    index: int | None = None
+    to: str | ast.expr = UNKNOWN
+    is_element: bool = False
+    item: int | None = None
     """Which item of the element, where a loop unpacks pairs."""
 
 
@@ -49,26 +46,30 @@ class Scope:
 
     def lookup(self, name: str) -> list[_Bound]:
         """Give what ``name`` is bound to where Python would look: not in the class around a method."""
-        scope: Scope | None = self
-        while scope is not None:
+        for scope in self.outwards():
             owner = scope.outer.get(name, scope)
             if name in owner.bound and not (scope.is_class and scope is not self):
                 return owner.bound[name]
-            scope = scope.parent
         return []
+
+    def outwards(self) -> Iterator[Scope]:
+        """Give this scope and those around it, the module's last."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    @property
+    def module(self) -> Scope:
+        """The outermost scope."""
+        return [*self.outwards()][-1]
 
     def names(self, node: ast.expr) -> set[str]:
         """Give the dotted names that ``node`` may stand for, :data:`UNKNOWN` for what cannot be told."""
         return _Resolver().names(node, self)
 
-    @property
-    def module(self) -> Scope:
-        """The outermost scope."""
-        return self if self.parent is None else self.parent.module
 
-
-@dataclass(frozen=True, slots=True)
-class FoundCall:
+class FoundCall(NamedTuple):
     """One call in the file, with the scope it stands in."""
 
     node: ast.Call
@@ -110,7 +111,10 @@ class _Resolver:
     def _of(self, node: ast.expr, scope: Scope) -> set[str]:
         match node:
             case ast.Name():
-                return self._name(node.id, scope)
+                if bound := scope.lookup(node.id):
+                    return set().union(*map(self._bound, bound))
+                stars = scope.module.stars
+                return {f"{stars[-1]}.{node.id}"} if stars else {UNKNOWN}
             case ast.Attribute():
                 return {f"{base}.{node.attr}" if base else UNKNOWN for base in self.names(node.value, scope)}
             case ast.NamedExpr():
@@ -119,27 +123,18 @@ class _Resolver:
                 return self.names(node.body, scope) | self.names(node.orelse, scope)
         return {UNKNOWN}
 
-    def _name(self, name: str, scope: Scope) -> set[str]:
-        bound = scope.lookup(name)
-        if not bound:
-            stars = scope.module.stars
-            return {f"{stars[-1]}.{name}"} if stars else {UNKNOWN}
-        found: set[str] = set()
-        for one in bound:
-            found |= self._bound(one)
-        return found
-
     def _bound(self, bound: _Bound) -> set[str]:
-        if bound.dotted is not None:
-            return {bound.dotted}
-        if bound.value is not None:
-            return self.names(bound.value, bound.scope)
-        if bound.element_of is None:
-            return {UNKNOWN}
+        if isinstance(bound.to, str):
+            return {bound.to}
+        if not bound.is_element:
+            return self.names(bound.to, bound.scope)
         found: set[str] = set()
-        for element, scope in self._elements(bound.element_of, bound.scope):
-            item = _item(element, bound.index)
-            found |= {UNKNOWN} if item is None else self.names(item, scope)
+        for element, scope in self._elements(bound.to, bound.scope):
+            match element:
+                case ast.Tuple() | ast.List() if bound.item is not None and bound.item < len(element.elts):
+                    found |= self.names(element.elts[bound.item], scope)
+                case _:
+                    found |= {UNKNOWN} if bound.item is not None else self.names(element, scope)
         return found or {UNKNOWN}
 
     def _elements(self, node: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
@@ -153,21 +148,13 @@ class _Resolver:
         elif isinstance(node, ast.Name) and id(node) not in self._open:
             self._open.add(id(node))
             for bound in scope.lookup(node.id):
-                if bound.value is not None:
-                    yield from self._elements(bound.value, bound.scope)
-                else:
+                if isinstance(bound.to, str) or bound.is_element:
                     yield node, scope  # not a literal: an element that leads nowhere
+                else:
+                    yield from self._elements(bound.to, bound.scope)
             self._open.discard(id(node))
         else:
             yield ast.Constant(None), scope
-
-
-def _item(element: ast.expr, index: int | None) -> ast.expr | None:
-    if index is None:
-        return element
-    if isinstance(element, ast.Tuple | ast.List) and index < len(element.elts):
-        return element.elts[index]
-    return None
 
 
 class _Reader(ast.NodeVisitor):
@@ -192,15 +179,17 @@ class _Reader(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
-            self._bind(name, dotted=alias.name if alias.asname else name)
+            self._bind(name, alias.name if alias.asname else name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        module = self._absolute(node)
+        above = self.package.split(".")
+        above = above[: len(above) - node.level + 1] if node.level else []
+        module = ".".join([*above, *([node.module] if node.module else [])])
         for alias in node.names:
             if alias.name == "*":
                 self.scope.stars.append(module)
             else:
-                self._bind(alias.asname or alias.name, dotted=f"{module}.{alias.name}")
+                self._bind(alias.asname or alias.name, f"{module}.{alias.name}")
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -214,17 +203,13 @@ class _Reader(ast.NodeVisitor):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
-        scope = self.scope
-        while scope.is_comprehension and scope.parent is not None:
-            scope = scope.parent
-        scope.bind(node.target.id, _Bound(self.scope, value=node.value))
+        outside = next(scope for scope in self.scope.outwards() if not scope.is_comprehension)
+        outside.bind(node.target.id, _Bound(self.scope, node.value))
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
         self._loop(node.target, node.iter, self.scope)
         self.visit_all([*node.body, *node.orelse])
-
-    visit_AsyncFor = visit_For  # noqa: N815 - ast's own naming
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):  # with ... as x, x += 1: bound to what this does not follow
@@ -239,61 +224,53 @@ class _Reader(ast.NodeVisitor):
         self.scope.outer.update(dict.fromkeys(node.names, self.scope.module))
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        around = [each for each in self.scope.outwards() if not each.is_class and each is not self.scope]
         for name in node.names:
-            scope = self.scope.parent
-            while scope is not None and (scope.is_class or name not in scope.bound):
-                scope = scope.parent
-            if scope is not None:
-                self.scope.outer[name] = scope
+            if owner := next((scope for scope in around if name in scope.bound), None):
+                self.scope.outer[name] = owner
 
     # --- what opens a scope
 
+    @contextmanager
+    def _inside(self, scope: Scope) -> Iterator[None]:
+        outside, self.scope = self.scope, scope
+        yield
+        self.scope = outside
+
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        body = [node.body] if isinstance(node, ast.Lambda) else node.body
         if not isinstance(node, ast.Lambda):
             self._bind(node.name)
             self.visit_all(node.decorator_list)
-        arguments = node.args
-        self.visit_all([*arguments.defaults, *arguments.kw_defaults])
-        outside, self.scope = self.scope, Scope(self.scope)
-        every = [
-            *arguments.posonlyargs,
-            *arguments.args,
-            *arguments.kwonlyargs,
-            arguments.vararg,
-            arguments.kwarg,
-        ]
-        for argument in every:
-            if argument is not None:
-                self._bind(argument.arg)
-        self.visit_all([node.body] if isinstance(node, ast.Lambda) else node.body)
-        self.scope = outside
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - ast's own naming
-    visit_Lambda = visit_FunctionDef  # noqa: N815
+        self.visit_all([*node.args.defaults, *node.args.kw_defaults])
+        with self._inside(Scope(self.scope)):
+            for argument in ast.iter_child_nodes(node.args):
+                if isinstance(argument, ast.arg):
+                    self._bind(argument.arg)
+            self.visit_all(body)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._bind(node.name)
         self.visit_all([*node.decorator_list, *node.bases, *node.keywords])
-        outside, self.scope = self.scope, Scope(self.scope, is_class=True)
-        self.visit_all(node.body)
-        self.scope = outside
+        with self._inside(Scope(self.scope, is_class=True)):
+            self.visit_all(node.body)
 
     def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        outside, inside = self.scope, Scope(self.scope, is_comprehension=True)
+        inside = Scope(self.scope, is_comprehension=True)
         for i, part in enumerate(node.generators):
-            self.scope = outside if i == 0 else inside
-            self.visit(part.iter)
-            inside_iter = self.scope
-            self.scope = inside
-            self._loop(part.target, part.iter, inside_iter)
-            self.visit_all(part.ifs)
-        self.scope = inside
-        self.visit_all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
-        self.scope = outside
+            over = inside if i else self.scope  # only the first is read outside
+            with self._inside(over):
+                self.visit(part.iter)
+            with self._inside(inside):
+                self._loop(part.target, part.iter, over)
+                self.visit_all(part.ifs)
+        with self._inside(inside):
+            self.visit_all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
 
-    visit_SetComp = visit_ListComp  # noqa: N815 - ast's own naming
-    visit_DictComp = visit_ListComp  # noqa: N815
-    visit_GeneratorExp = visit_ListComp  # noqa: N815
+    # ast's own naming
+    visit_AsyncFor = visit_For  # noqa: N815
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # noqa: N815
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp  # noqa: N815
 
     # --- what can never run
 
@@ -310,8 +287,8 @@ class _Reader(ast.NodeVisitor):
 
     # --- shared
 
-    def _bind(self, name: str, *, dotted: str | None = None, value: ast.expr | None = None) -> None:
-        self.scope.bind(name, _Bound(self.scope, dotted=dotted, value=value))
+    def _bind(self, name: str, to: str | ast.expr = UNKNOWN) -> None:
+        self.scope.bind(name, _Bound(self.scope, to))
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
@@ -319,11 +296,11 @@ class _Reader(ast.NodeVisitor):
                 # What a failed import leaves; the other binding is the one that can be called.
                 self.scope.bound.setdefault(target.id, [])
             case ast.Name(), _:
-                self._bind(target.id, value=value)
-            case ((ast.Tuple() | ast.List()), (ast.Tuple() | ast.List())) if len(target.elts) == len(
-                value.elts
-            ):
-                for one, its_value in zip(target.elts, value.elts, strict=True):
+                self._bind(target.id, value)
+            case ast.Tuple(elts=[*targets]) | ast.List(elts=[*targets]), (
+                ast.Tuple(elts=[*values]) | ast.List(elts=[*values])
+            ) if len(targets) == len(values):
+                for one, its_value in zip(targets, values, strict=True):
                     self._assign(one, its_value)
             case _:
                 self.visit(target)
@@ -332,16 +309,9 @@ class _Reader(ast.NodeVisitor):
         targets = enumerate(target.elts) if isinstance(target, ast.Tuple | ast.List) else [(None, target)]
         for index, one in targets:
             if isinstance(one, ast.Name):
-                self.scope.bind(one.id, _Bound(scope, element_of=over, index=index))
+                self.scope.bind(one.id, _Bound(scope, over, is_element=True, item=index))
             else:
                 self.visit(one)
-
-    def _absolute(self, node: ast.ImportFrom) -> str:
-        if not node.level:
-            return node.module or ""
-        parts = self.package.split(".")
-        above = parts[: len(parts) - node.level + 1]
-        return ".".join([*above, *([node.module] if node.module else [])])
 
 
 def _constant(test: ast.expr) -> bool | None:

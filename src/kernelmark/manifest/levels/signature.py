@@ -18,8 +18,6 @@ from kernelmark.text import listing, suggestion
 
 __all__ = ["check_classes", "import_ops"]
 
-_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
 
 def import_ops(name: str) -> ModuleType:
     """Import the module of op classes.
@@ -33,37 +31,42 @@ def import_ops(name: str) -> ModuleType:
 
 def check_classes(manifest: Manifest, ops: ModuleType) -> LevelResult:
     """Compare every op with its class, and the module's classes with the manifest."""
-    findings = [finding for spec in manifest.ops.values() for finding in _op(spec, ops)]
-    findings += _undeclared(manifest, ops)
+    findings = [
+        Finding(Level.SIGNATURE, f"{spec.place}{field}", message)
+        for spec in manifest.ops.values()
+        for field, message in _op(spec, ops)
+    ]
+    for name in _op_classes(ops):
+        if name not in manifest.ops:
+            message = f"class {name} is not in the manifest; declare it there, or let its name not end in Op"
+            findings.append(Finding(Level.SIGNATURE, ops.__name__, message))
     return LevelResult(Level.SIGNATURE, len(manifest.ops), "ops", tuple(findings))
 
 
-def _op(spec: OpSpec, ops: ModuleType) -> Iterator[Finding]:
+def _op(spec: OpSpec, ops: ModuleType) -> Iterator[tuple[str, str]]:
+    """Give what is wrong with one op: the field of the manifest, and what it is."""
     found = getattr(ops, spec.name, None)
     if not isinstance(found, type):
         hint = suggestion(spec.name, _op_classes(ops), there_are="op classes there")
-        yield _finding(spec, "", f"{ops.__name__} has no class {spec.name!r}; {hint}")
+        yield "", f"{ops.__name__} has no class {spec.name!r}; {hint}"
         return
     try:
         for message in _constructor(spec, found):
-            yield _finding(spec, ".arguments", message)
+            yield ".arguments", message
         for message in _call(spec, found):
-            yield _finding(spec, ".inputs", message)
+            yield ".inputs", message
     except ValueError as error:  # what inspect says of a class that is not written in Python
-        yield _finding(spec, "", f"{found.__name__} has no signature to compare: {error}")
+        yield "", f"{found.__name__} has no signature to compare: {error}"
 
 
 def _constructor(spec: OpSpec, op: type) -> Iterator[str]:
     parameters = inspect.signature(op).parameters.values()
-    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    takes = [p.name for p in parameters if p.kind in named]
-    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
-    for name in spec.arguments:
-        if name not in takes and not takes_any:
-            yield f"{op.__name__}() takes no {name!r}; {suggestion(name, takes, there_are='it takes')}"
-    for parameter in parameters:
-        if not _is_needed(parameter):
-            continue
+    takes = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in spec.arguments:
+            if name not in takes:
+                yield f"{op.__name__}() takes no {name!r}; {suggestion(name, takes, there_are='it takes')}"
+    for parameter in filter(_is_needed, parameters):
         if parameter.kind is Parameter.POSITIONAL_ONLY:
             yield f"{op.__name__}() takes {parameter.name!r} by position only; arguments are passed by name"
         elif parameter.name not in spec.arguments:
@@ -72,16 +75,18 @@ def _constructor(spec: OpSpec, op: type) -> Iterator[str]:
 
 def _call(spec: OpSpec, op: type) -> Iterator[str]:
     """Compare the parameters of the call with the inputs: same names, same order."""
-    method, parameters = _called(op)
-    what = f"{op.__name__}.{method}"
-    if parameters is None:
-        yield f"{what} is missing, so the op cannot be called"
+    if not any("__call__" in vars(base) for base in op.__mro__):
+        yield f"{op.__name__}.__call__ is missing, so the op cannot be called"
         return
-    if any(p.kind is Parameter.VAR_POSITIONAL for p in parameters):
+    method, parameters = "__call__", _parameters(op, "__call__")
+    if _collects(parameters) and callable(getattr(op, "forward", None)):
+        method, parameters = "forward", _parameters(op, "forward")  # to which __call__ passes *args on
+    what = f"{op.__name__}.{method}"
+    if _collects(parameters):
         yield f"{what} takes *args, so its inputs have no names to compare; write them out"
         return
     wanted = [decl.name for decl in spec.inputs]
-    takes = [p.name for p in parameters if p.kind in _POSITIONAL]
+    takes = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if takes != wanted:
         yield f"{what} takes ({listing(takes)}), the manifest says ({listing(wanted)})"
     for parameter in parameters:
@@ -89,19 +94,12 @@ def _call(spec: OpSpec, op: type) -> Iterator[str]:
             yield f"{what} needs {parameter.name!r} by name; inputs are passed by position"
 
 
-def _called(op: type) -> tuple[str, list[Parameter] | None]:
-    """Give the method that names what a call takes: ``forward`` where ``__call__`` passes ``*args`` on."""
-    if not any("__call__" in vars(base) for base in op.__mro__):
-        return "__call__", None
-    parameters = _parameters(op, "__call__")
-    passes_on = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
-    if passes_on and callable(getattr(op, "forward", None)):
-        return "forward", _parameters(op, "forward")
-    return "__call__", parameters
-
-
 def _parameters(op: type, method: str) -> list[Parameter]:
     return list(inspect.signature(getattr(op, method)).parameters.values())[1:]  # after self
+
+
+def _collects(parameters: list[Parameter]) -> bool:
+    return any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
 
 
 def _is_needed(parameter: Parameter) -> bool:
@@ -109,25 +107,12 @@ def _is_needed(parameter: Parameter) -> bool:
     return parameter.default is Parameter.empty and not collects
 
 
-def _undeclared(manifest: Manifest, ops: ModuleType) -> Iterator[Finding]:
-    for name in _op_classes(ops):
-        if name not in manifest.ops:
-            message = f"class {name} is not in the manifest; declare it there, or let its name not end in Op"
-            yield Finding(Level.SIGNATURE, ops.__name__, message)
-
-
 def _op_classes(ops: ModuleType) -> list[str]:
     """List the public concrete classes ending in Op that the module, or a module below it, defines."""
-    found = []
-    for name in dir(ops):
-        if not name.endswith("Op") or name.startswith("_") or name == "Op":
-            continue
-        value = getattr(ops, name)
-        own = isinstance(value, type) and f"{value.__module__}.".startswith(f"{ops.__name__}.")
-        if own and not inspect.isabstract(value):
-            found.append(name)
-    return found
-
-
-def _finding(spec: OpSpec, field: str, message: str) -> Finding:
-    return Finding(Level.SIGNATURE, f"{spec.place}{field}", message)
+    return [
+        name
+        for name, value in ((each, getattr(ops, each)) for each in dir(ops) if each.endswith("Op"))
+        if isinstance(value, type)
+        and not (name.startswith("_") or name == "Op" or inspect.isabstract(value))
+        and f"{value.__module__}.".startswith(f"{ops.__name__}.")
+    ]

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from kernelmark.errors import UsageError
+from kernelmark.harness import Entry
 from kernelmark.manifest import Manifest, WorkloadCall, load_manifest
 from kernelmark.manifest.levels import Level, Severity
 from kernelmark.manifest.levels.workloads import (
-    Source,
     Workloads,
     check_dtypes,
     check_shapes,
@@ -50,8 +50,8 @@ class Workload:
 def workloads(
     reference_for: Callable[[WorkloadCall], Any], change: Callable[[list[Any]], Any] = tuple, **facts: Any
 ) -> Workloads:
-    source = Source(lambda call: Workload(call, reference_for(call), change))
-    return Workloads(lambda _op: source, "cases", Path(__file__).parent, **facts)
+    source = Entry(lambda call: Workload(call, reference_for(call), change))
+    return Workloads({"BmmFwdOp": source}, "cases", Path(__file__).parent, **facts)
 
 
 def always(reference: Callable[..., Any] | None) -> Workloads:
@@ -243,16 +243,16 @@ def test_inputs_that_are_made_from_values_are_a_note(manifest: Manifest) -> None
 
 
 def test_an_entry_s_own_inputs_stand_in_place_of_gen_inputs(manifest: Manifest) -> None:
-    source = Source(
+    source = Entry(
         lambda call: Workload(call, bmm(call), lambda _inputs: ()),
         lambda w: Workload(w.call, None, tuple).gen_inputs(),
     )
-    result = check_workloads(manifest, Workloads(lambda _op: source, "cases", Path()))
+    result = check_workloads(manifest, Workloads({"BmmFwdOp": source}, "cases", Path()))
     assert (result.checked, result.findings) == (3, ())
 
 
 def test_an_op_without_an_entry_is_an_error_that_says_what_to_add(manifest: Manifest) -> None:
-    found = Workloads(lambda _op: None, "mylib.cases", Path())
+    found = Workloads({}, "mylib.cases", Path())
     first, *_ = check_workloads(manifest, found).errors
     assert first.message == (
         "BmmFwdOp has no entry in mylib.cases; add 'BmmFwdOp': Entry(...) to the ENTRIES there"
@@ -264,7 +264,7 @@ def test_an_entry_that_raises_is_one_error_with_the_line_that_raised(manifest: M
     def build(call: WorkloadCall) -> Any:
         return call.dims["R"]
 
-    result = check_workloads(manifest, Workloads(lambda _op: Source(build), "cases", Path(__file__).parent))
+    result = check_workloads(manifest, Workloads({"BmmFwdOp": Entry(build)}, "cases", Path(__file__).parent))
     (error,) = result.errors  # three calls fall over the same line
     assert error.message == "the entry raised KeyError: 'R'"
     assert error.where == f"{__file__}:{build.__code__.co_firstlineno + 1}"
@@ -275,7 +275,7 @@ def test_a_workload_that_lacks_a_method_is_an_error_at_its_class(manifest: Manif
         def gen_inputs(self) -> tuple[()]:
             return ()
 
-    result = check_workloads(manifest, Workloads(lambda _op: Source(lambda _call: Half()), "cases", Path()))
+    result = check_workloads(manifest, Workloads({"BmmFwdOp": Entry(lambda _call: Half())}, "cases", Path()))
     (error,) = result.errors
     assert "Half, which has no verification()" in error.message
     assert error.where.startswith(f"{__file__}:")
