@@ -39,7 +39,7 @@ LARGEST = {
     "models": 3_010,
     "probe": 70,
     "pytest_plugin": 420,
-    "records": 1_270,
+    "records": 1_140,
     "report": 1_560,
     "roofline": 520,
     "stats": 400,

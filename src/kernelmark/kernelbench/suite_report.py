@@ -18,7 +18,7 @@ from kernelmark.errors import UsageError
 from kernelmark.kernelbench.figures import Group, Line, SuiteFigures, figures_of
 from kernelmark.kernelbench.results import HEADER, SuiteRun, read_suite_run
 from kernelmark.kernelbench.statuses import Status
-from kernelmark.records import Metadata, Ratio, StoredRun, Unlike, refuse_unlike
+from kernelmark.records import Ratio, StoredRun, Unlike, refuse_unlike
 from kernelmark.report import Format, pages, write_report
 from kernelmark.report.columns import Align, Value
 from kernelmark.report.facts import run_facts
@@ -39,11 +39,8 @@ _OF_THE_MACHINE = ("Device", "Software", "Platform", "Revision", "Protocol", "Ti
 """What all kernels' runs should say alike."""
 _THE_SAME = ("Device", "Software", "Protocol", "Timer", "Caches", "Threads", "Sizes", "Compiled", "Jobs")
 """What may differ between two runs whose figures mean the same; said where it does."""
-_OF_SUITES = (
-    Metadata("dtype", str, Unlike.NOT_COMPARED),
-    Metadata("sizes", str, Unlike.NOT_COMPARED),
-    Metadata("infer_shapes", bool, Unlike.NOT_COMPARED),
-    Metadata("device", str, Unlike.NOT_COMPARED),
+_OF_SUITES: Mapping[str, Unlike] = dict.fromkeys(
+    ("dtype", "sizes", "infer_shapes", "device"), Unlike.NOT_COMPARED
 )
 """What two runs of suites must share, besides what the records of their kernels must."""
 _TOLD = 3
@@ -352,7 +349,7 @@ def _told(about: Mapping[str, str]) -> str:
 
 
 def _refuse_unlike(before: SuiteRun, after: SuiteRun, ignore: Sequence[str]) -> None:
-    of_suites = [name for name in ignore if name in {each.key for each in _OF_SUITES}]
+    of_suites = [name for name in ignore if name in _OF_SUITES]
     of_records = [name for name in ignore if name not in of_suites]
     refuse_unlike(before.header, after.header, times=False, ignore=of_suites, keys=_OF_SUITES)
     earlier = {kernel.name: kernel.stored for kernel in before.kernels}

@@ -20,7 +20,6 @@ from kernelmark.launches.ranks import slowest
 from kernelmark.records import (
     Cache,
     Check,
-    Metadata,
     PassRecord,
     ProbeReading,
     Row,
@@ -254,7 +253,7 @@ LIKENESS: tuple[str, ...] = (
 )
 """What two results must share to be comparable. The rounds are not among it: more of them are only surer."""
 
-_KEYS = tuple(Metadata(key, object, Unlike.NOT_COMPARED) for key in LIKENESS)
+_KEYS: Mapping[str, Unlike] = dict.fromkeys(LIKENESS, Unlike.NOT_COMPARED)
 
 
 def compare_results(

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -34,17 +34,23 @@ _KINDS: dict[str, type[Record]] = {"header": RunHeader, "row": Row, "end": RunEn
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as read back.
-
-    ``truncated`` is True where the file ends inside a line, as it does after a power cut or a full disk;
-    every whole line before it is here.
-    """
+    """A run as read back."""
 
     path: Path
     header: RunHeader
     rows: tuple[Row, ...]
     end: RunEnd | None = None
     truncated: bool = False
+    """Whether the file ends inside a line, as after a power cut or on a full disk; every whole line is here."""
+
+
+@contextmanager
+def _told(what: str, then: str = "choose another output folder") -> Iterator[None]:
+    """Say of an error of the system what cannot be done."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"cannot {what}: {error.strerror}; {then}") from error
 
 
 @dataclass(slots=True)
@@ -67,20 +73,12 @@ class RunWriter:
             RecordError: the folder cannot be made or written, or already holds a run.
         """
         path = Path(folder) / RECORDS_FILE
-        try:
+        with _told(f"make the folder {path.parent}"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RecordError(
-                f"cannot make the folder {path.parent}: {error.strerror}; choose another output folder"
-            ) from error
-        try:
+        if path.exists():
+            raise RecordError(f"{path} already holds a run; choose another output folder")
+        with _told(f"write {path}"):
             stream = open(path, "xb", buffering=0)  # noqa: SIM115 - held for the run's length
-        except FileExistsError as error:
-            raise RecordError(f"{path} already holds a run; choose another output folder") from error
-        except OSError as error:
-            raise RecordError(
-                f"cannot write {path}: {error.strerror}; choose another output folder"
-            ) from error
         writer = cls(path, header, stream)
         try:
             writer._append(header)
@@ -101,14 +99,10 @@ class RunWriter:
         """
         if run.end is not None:
             raise RecordError(f"{run.path} holds a run that has ended; choose another output folder")
-        try:
+        with _told(f"write {run.path}"):
             stream = open(run.path, "r+b", buffering=0)  # noqa: SIM115 - held for the run's length
             stream.truncate(run.path.read_bytes().rfind(b"\n") + 1)
             stream.seek(0, os.SEEK_END)
-        except OSError as error:
-            raise RecordError(
-                f"cannot write {run.path}: {error.strerror}; choose another output folder"
-            ) from error
         return cls(run.path, run.header, stream, len(run.rows))
 
     def row(self, row: Row) -> None:
@@ -146,25 +140,19 @@ class RunWriter:
             ) from error
         start = os.fstat(self._file.fileno()).st_size
         try:
-            while view:
-                view = view[self._file.write(view) :]
-            os.fsync(self._file.fileno())
-        except BaseException as error:
-            self._drop_partial_line(start)
-            if not isinstance(error, OSError):
-                raise
-            raise RecordError(
-                f"cannot write to {self.path}: {error.strerror}; its {self.rows} earlier rows are intact"
-            ) from error
-
-    def _drop_partial_line(self, start: int) -> None:
-        try:
-            self._file.truncate(start)
-            # Truncating leaves the position behind the new end, and the next line would start with a hole.
-            self._file.seek(start)
-        except OSError:
-            # The reader copes with a last line that is cut short, not with one in the middle.
-            self._file.close()
+            with _told(f"write to {self.path}", f"its {self.rows} earlier rows are intact"):
+                while view:
+                    view = view[self._file.write(view) :]
+                os.fsync(self._file.fileno())
+        except BaseException:
+            try:
+                self._file.truncate(start)
+                # Truncating leaves the position behind the new end, and the next line would start with a hole.
+                self._file.seek(start)
+            except OSError:
+                # The reader copes with a last line that is cut short, not with one in the middle.
+                self._file.close()
+            raise
 
 
 def refuse_other_caches(header: RunHeader, row: Row) -> None:
@@ -191,37 +179,36 @@ def read_run(path: Path | str) -> StoredRun:
     file = Path(path)
     if file.is_dir():
         file = file / RECORDS_FILE
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise RecordError(f"cannot read {file}: {error.strerror}; name a folder that holds a run") from error
-    lines = data.split(b"\n")
-    tail = lines.pop()
-    version = FORMAT_VERSION
+    with _told(f"read {file}", "name a folder that holds a run"):
+        lines = file.read_bytes().split(b"\n")
+    tail, version = lines.pop(), FORMAT_VERSION
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
         place = f"{file}:{number}"
         raw = _raw(line, place)
-        if is_header := raw["kind"] == "header":
-            version = _known_version(raw.get("format_version"), place)
+        if raw["kind"] == "header":
+            version, raw["format_version"] = raw.get("format_version"), FORMAT_VERSION
+            if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+                raise RecordError(
+                    f"{place}: format {version}, this program reads 1 to {FORMAT_VERSION};"
+                    " use the kernelmark that wrote it, or a newer one"
+                )
         for step in range(version, FORMAT_VERSION):
             raw = _UPGRADES[step](raw)
-        records.append(_parse({**raw, "format_version": FORMAT_VERSION} if is_header else raw, place))
-    if not records or not isinstance(records[0], RunHeader):
+        records.append(_parse(raw, place))
+    if not records or not isinstance(header := records[0], RunHeader):
         raise RecordError(f"{file}:1: the first line must be a run's header; is this a kernelmark run?")
-    end = records[-1] if isinstance(records[-1], RunEnd) else None
-    for number, record in enumerate(records[1 : -1 if end else None], start=2):
-        if not isinstance(record, Row):
+    rows, end = list[Row](), None
+    for number, record in enumerate(records[1:], start=2):
+        if isinstance(record, Row):
+            rows.append(record)
+        elif isinstance(record, RunEnd) and number == len(records):
+            end = record
+        else:
             raise RecordError(
                 f"{file}:{number}: a {type(record).__name__} inside a run; only rows may stand there"
             )
-    return StoredRun(
-        path=file,
-        header=records[0],
-        rows=tuple(r for r in records if isinstance(r, Row)),
-        end=end,
-        truncated=bool(tail),
-    )
+    return StoredRun(file, header, tuple(rows), end, truncated=bool(tail))
 
 
 def _raw(line: bytes, place: str) -> dict[str, Any]:
@@ -235,42 +222,30 @@ def _raw(line: bytes, place: str) -> dict[str, Any]:
     return raw
 
 
-def _known_version(version: object, place: str) -> int:
-    if isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= FORMAT_VERSION:
-        return version
-    raise RecordError(
-        f"{place}: format {version}, this program reads 1 to {FORMAT_VERSION};"
-        " use the kernelmark that wrote it, or a newer one"
-    )
-
-
 def _parse(raw: dict[str, Any], place: str) -> Record:
     try:
         return _KINDS[raw["kind"]].model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or raw["kind"]
-        raise RecordError(f"{place}: {where}: {first['msg']}") from error
+        where = ".".join(map(str, first["loc"])) or raw["kind"]
+        got = f", and is {first['input']!r}" if isinstance(first["input"], str | float | int) else ""
+        raise RecordError(f"{place}: {where}: {first['msg']}{got}") from error
 
 
 # --- what older formats become -----------------------------------------------------------------------
 
 
 def _notes_are_values(raw: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 to 2: sentences become notes of the kind ``text``."""
-
-    def note(words: Any) -> dict[str, Any]:
-        return {"kind": "text", "values": {"text": words}}
-
+    """Format 1 to 2: sentences become notes of the kind ``text``, which the types make of them; blank ones go."""
     timing, roofline = (
-        held if isinstance(held := raw.get(name), dict) else {} for name in ("timing", "roofline")
+        raw[name] if isinstance(raw.get(name), dict) else {} for name in ("timing", "roofline")
     )
     for holder in (raw, timing, timing.get("device_busy"), timing.get("latency")):
         if isinstance(holder, dict) and "notes" in holder:
-            holder["notes"] = [note(text) for text in holder["notes"] if text]
+            holder["notes"] = [text for text in holder["notes"] if text]
     for holder, key in ((raw, "note"), (roofline, "anomaly"), (roofline, "note")):
-        if words := holder.pop(key, None):
-            holder[key] = note(words)
+        if not holder.get(key):
+            holder.pop(key, None)
     return raw
 
 
@@ -284,9 +259,8 @@ def _sync_folder(folder: Path) -> None:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(
-            OSError
-        ):  # some network file systems refuse to sync a folder; the file itself is synced
+        # some network file systems refuse to sync a folder; the file itself is synced
+        with suppress(OSError):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,13 +1,11 @@
 """What became of something that was tried: the stage where it ended, what ended it there, and what is known of it.
 
-One value for every way in. The words that people and scripts see are tables over it, and stand where they are used:
-a suite's statuses in ``kernelbench.statuses``, a kernel file's outcomes in ``kernelfile``, a run's end in
-:class:`RunOutcome`, exit codes in ``cli.exit_codes``. Whoever sees something end builds the value from what it has::
+One value for every way in; the words that people and scripts see are tables over it, and stand where they are used::
 
     Fate.of(error)                          # an error, also one that a worker raised: its class says everything
     row.fate                                # a row: its check, and whether it was timed
-    Fate(Stage.RUN, Cause.TIME)             # a process that was ended at its limit, in the stage that it told last
-    RunOutcome.of(fate), Status.of(fate), exit_code_of(fate)
+    Fate(Stage.RUN, Cause.LIMIT)            # a process that was ended at its limit, in the stage that it told last
+    Status.of(fate), exit_code_of(fate)
 
 Nothing is decided by the text of an error. A way in that needs to know more than this says gives its error a class
 of its own and a line in :data:`_BY_ERROR`.
@@ -61,11 +59,6 @@ class Stage(StrEnum):
     CHECK = "check"
     """Its answers were compared."""
     TIME = "time"
-
-    @property
-    def rank(self) -> int:
-        """Its place in the order, 0 for the first."""
-        return list(Stage).index(self)
 
 
 class Cause(StrEnum):
@@ -171,10 +164,3 @@ class RunOutcome(StrEnum):
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
-
-    @classmethod
-    def of(cls, fate: Fate) -> RunOutcome:
-        """Give the word for ``fate``."""
-        if fate.done:
-            return cls.COMPLETED
-        return cls.INTERRUPTED if fate.cause is Cause.INTERRUPTED else cls.FAILED

@@ -1,4 +1,4 @@
-"""What a run's header holds, as one table, and which of it two runs must share to be compared.
+"""Which of what a run's header holds two runs must share to be compared.
 
 Ratios were measured side by side, so that what moves all times moves them little; times of two runs were not.
 Whoever compares says which of both it compares, and what may differ because it is the question::
@@ -11,50 +11,19 @@ Whoever compares says which of both it compares, and what may differ because it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
 
 from kernelmark.errors import RecordError, UsageError
+from kernelmark.records.model import DeviceRecord, Environment, Protocol, RunHeader, Unlike
 from kernelmark.text.near import suggestion
 
-__all__ = ["METADATA", "Difference", "Metadata", "Unlike", "problems", "refuse_unlike", "value_at"]
+__all__ = ["METADATA", "Difference", "refuse_unlike"]
 
 _ABSENT = "(absent)"
-
-
-class Unlike(StrEnum):
-    """What it means where two runs differ in something."""
-
-    NOT_COMPARED = "not compared"
-    """Their figures mean different things, ratios too."""
-    MOVES_TIMES = "moves times"
-    """Their ratios can be compared with that in mind, their times cannot."""
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """One thing that a header holds.
-
-    Args:
-        key: Where it is, as a dotted path.
-        type: What it is, where it is not ``None``.
-        unlike: What a difference in it means.
-        unit: Of a number.
-        check: Whether a value can be; without one, every value of the type can.
-        allowed: What ``check`` allows, in words.
-    """
-
-    key: str
-    type: type
-    unlike: Unlike = Unlike.NOTHING
-    unit: str = ""
-    check: Callable[[Any], bool] | None = None
-    allowed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,59 +38,16 @@ class Difference:
         return f"{self.key} is {self.before!r} and {self.after!r}"
 
 
-_SOME: dict[str, Any] = {"check": lambda value: value > 0, "allowed": "more than 0"}
-_ANY: dict[str, Any] = {"check": lambda value: value >= 0, "allowed": "0 or more"}
-_NOT, _TIMES = Unlike.NOT_COMPARED, Unlike.MOVES_TIMES
-
-METADATA: tuple[Metadata, ...] = (
-    Metadata("format_version", int),
-    Metadata("run", str),
-    Metadata("started", str),
-    Metadata("command", tuple),
-    Metadata("device.kind", str, _NOT),
-    Metadata("device.name", str, _NOT),
-    Metadata("device.index", int, **_ANY),
-    Metadata("device.cores", int, _NOT, **_SOME),
-    Metadata("device.threads", int, _NOT, **_SOME),
-    Metadata("device.affinity", tuple),
-    Metadata("device.memory_bytes", int, _TIMES, "bytes", **_SOME),
-    Metadata("device.cache_bytes", dict, _TIMES, "bytes"),
-    Metadata("device.last_level_cache_bytes", int, _TIMES, "bytes", **_ANY),
-    Metadata("device.driver", str, _TIMES),
-    Metadata("device.capability", str, _TIMES),
-    Metadata("device.details", dict, _TIMES),
-    Metadata("environment.kernelmark", str, _TIMES),
-    Metadata("environment.python", str, _TIMES),
-    Metadata("environment.platform", str, _TIMES),
-    Metadata("environment.libraries", dict, _TIMES),
-    Metadata("environment.git_revision", str),
-    Metadata("environment.git_dirty", bool),
-    Metadata("environment.hostname_hash", str, _TIMES),
-    Metadata("protocol.timer", str, _NOT),
-    Metadata("protocol.cache", str, _NOT),
-    Metadata("protocol.blocks", int, **_SOME),
-    Metadata("protocol.warmup_ms", float, _TIMES, "ms", **_ANY),
-    Metadata("protocol.sample_ms", float, unit="ms", **_ANY),
-    Metadata("protocol.prepare_ms", float, _TIMES, "ms", **_ANY),
-    Metadata("protocol.min_count", int, **_ANY),
-    Metadata("protocol.max_count", int, **_ANY),
-    Metadata("protocol.cooldown_s", float, _TIMES, "s", **_ANY),
-    Metadata("protocol.verify_only", bool, _NOT),
-    Metadata("probe", BaseModel),
-    Metadata("notes", tuple),
-)
-"""Everything that a ``RunHeader`` holds. More samples or blocks are only surer, so that a difference there is none."""
+def _declared(record: type[BaseModel], above: str = "") -> Iterator[tuple[str, Unlike]]:
+    for name, field in record.model_fields.items():
+        if field.annotation in (DeviceRecord, Environment, Protocol):
+            yield from _declared(field.annotation, f"{name}.")
+        elif name != "kind" or above:
+            yield above + name, next(each for each in field.metadata if isinstance(each, Unlike))
 
 
-def problems(header: Any, keys: Iterable[Metadata] = METADATA) -> tuple[str, ...]:
-    """Say which values of ``header`` cannot be, in a sentence each."""
-    found = []
-    for each in keys:
-        value = value_at(header, each.key)
-        if value is not None and value != _ABSENT and each.check is not None and not each.check(value):
-            unit = f" {each.unit}" if each.unit else ""
-            found.append(f"{each.key} is {value!r}{unit}, and must be {each.allowed}")
-    return tuple(found)
+METADATA: Mapping[str, Unlike] = dict(_declared(RunHeader))
+"""Where each thing that a ``RunHeader`` holds is, as a dotted path, and what a difference in it means."""
 
 
 def refuse_unlike(
@@ -130,7 +56,7 @@ def refuse_unlike(
     *,
     times: bool = True,
     ignore: Iterable[str] = (),
-    keys: Sequence[Metadata] = METADATA,
+    keys: Mapping[str, Unlike] = METADATA,
 ) -> tuple[Difference, ...]:
     """Make sure that two runs may be compared; gives the differences to tell all the same.
 
@@ -147,20 +73,17 @@ def refuse_unlike(
     """
     ignored = tuple(ignore)
     for name in ignored:
-        if not any(_within(name, each.key) or _within(each.key, name) for each in keys):
-            hint = suggestion(name, [each.key for each in keys], there_are="keys")
+        if not any(_within(name, key) or _within(key, name) for key in keys):
+            hint = suggestion(name, keys, there_are="keys")
             raise UsageError(f"ignore={name!r}: no run holds it; {hint}")
     refused, told = [], []
-    for each in keys:
-        if each.unlike is Unlike.NOTHING:
+    for key, unlike in keys.items():
+        if unlike is Unlike.NOTHING:
             continue
-        for found in _differences(each.key, value_at(before, each.key), value_at(after, each.key)):
-            if any(_within(found.key, name) for name in ignored):
-                told.append(found)
-            elif times or each.unlike is Unlike.NOT_COMPARED:
-                refused.append(found)
-            else:
-                told.append(found)
+        matters = times or unlike is Unlike.NOT_COMPARED
+        for found in _differences(key, _value_at(before, key), _value_at(after, key)):
+            asked = any(_within(found.key, name) for name in ignored)
+            (refused if matters and not asked else told).append(found)
     if refused:
         raise RecordError(
             f"these runs are not alike and are not compared: {'; '.join(map(str, refused))}; measure again under the"
@@ -169,8 +92,8 @@ def refuse_unlike(
     return tuple(told)
 
 
-def value_at(holder: Any, key: str) -> Any:
-    """Give what stands at a dotted path through records and mappings; ``(absent)`` for nothing."""
+def _value_at(holder: Any, key: str) -> Any:
+    """Give what stands at a dotted path through records and mappings."""
     found: Any = holder
     for part in key.split("."):
         if isinstance(found, Mapping):
@@ -192,5 +115,4 @@ def _differences(key: str, before: Any, after: Any) -> list[Difference]:
 
 
 def _within(key: str, whole: str) -> bool:
-    """Whether ``key`` is ``whole`` or a part of it."""
     return key == whole or key.startswith(f"{whole}.")

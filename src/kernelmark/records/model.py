@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from kernelmark.records.fate import Check, Fate, RunOutcome
-from kernelmark.records.metadata import problems
 from kernelmark.records.notes import Note
 from kernelmark.units import format_ratio
 
@@ -39,6 +38,7 @@ __all__ = [
     "Statistics",
     "Telemetry",
     "Timing",
+    "Unlike",
 ]
 
 Ns = Annotated[int | float, Field(ge=0)]
@@ -319,108 +319,115 @@ class Row(Record):
 
     @model_validator(mode="after")
     def _says_no_more_than_its_check(self) -> Row:
-        if self.timing is not None and not self.check.timeable:
-            raise ValueError(f"a row whose check is {self.check.value!r} cannot hold a time")
-        if self.ratio is not None and not self.check.comparable:
-            raise ValueError(f"a row whose check is {self.check.value!r} cannot hold a ratio")
-        if self.ratio is not None and self.role is Role.OURS:
-            raise ValueError("a ratio belongs to a baseline's row")
-        if self.ratio is not None and self.timing is None:
-            raise ValueError("a ratio needs a time")
-        if self.roofline is not None and self.timing is None:
-            raise ValueError("a roofline reading needs a time")
-        if not self.check.comparable and self.note is None:
-            raise ValueError(f"a row whose check is {self.check.value!r} must say why")
+        timed, rated = self.timing is not None, self.ratio is not None
+        check = f"a row whose check is {self.check.value!r}"
+        for wrong, told in (
+            (timed and not self.check.timeable, f"{check} cannot hold a time"),
+            (rated and not self.check.comparable, f"{check} cannot hold a ratio"),
+            (rated and self.role is Role.OURS, "a ratio belongs to a baseline's row"),
+            (rated and not timed, "a ratio needs a time"),
+            (self.roofline is not None and not timed, "a roofline reading needs a time"),
+            (not self.check.comparable and self.note is None, f"{check} must say why"),
+        ):
+            if wrong:
+                raise ValueError(told)
         return self
 
 
 def _storable(value: Any, where: str) -> Any:
     """Give ``value`` as JSON will give it back, so that a row equals itself after a round trip."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        # JSON has no infinity; a fill value of -inf is an ordinary parameter of an op.
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, list | tuple):
-        return [_storable(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, dict):
-        return {str(key): _storable(item, f"{where}.{key}") for key, item in value.items()}
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return str(value)
+        case int():
+            return int(value)
+        case float():  # JSON has no infinity; a fill value of -inf is an ordinary parameter of an op
+            return float(value) if math.isfinite(value) else str(float(value))
+        case list() | tuple():
+            return [_storable(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        case dict():
+            return {str(key): _storable(item, f"{where}.{key}") for key, item in value.items()}
     raise ValueError(
         f"params.{where} is a {type(value).__name__}; a parameter is text, a number, a list or a mapping"
     )
 
 
+class Unlike(StrEnum):
+    """What it means where two runs differ in something."""
+
+    NOT_COMPARED = "not compared"
+    """Their figures mean different things, ratios too."""
+    MOVES_TIMES = "moves times"
+    """Their ratios can be compared with that in mind, their times cannot."""
+    NOTHING = "nothing"
+
+
+_NOT, _TIMES, _NOTHING = Unlike.NOT_COMPARED, Unlike.MOVES_TIMES, Unlike.NOTHING
+
+
 class DeviceRecord(Record):
     """The device, as far as it can be told."""
 
-    kind: str
+    kind: Annotated[str, _NOT]
     """``cpu``, ``cuda``, another accelerator's type in torch, or ``fake``."""
-    name: str
-    index: int | None = None
-    cores: int | None = None
-    threads: int | None = None
-    affinity: tuple[int, ...] | None = None
-    memory_bytes: int | None = None
-    cache_bytes: dict[str, int] = Field(default_factory=dict)
-    last_level_cache_bytes: int | None = None
-    driver: str | None = None
-    capability: str | None = None
-    details: dict[str, str] = Field(default_factory=dict)
+    name: Annotated[str, _NOT]
+    index: Annotated[int | None, _NOTHING, Field(ge=0)] = None
+    cores: Annotated[int | None, _NOT, Field(gt=0)] = None
+    threads: Annotated[int | None, _NOT, Field(gt=0)] = None
+    affinity: Annotated[tuple[int, ...] | None, _NOTHING] = None
+    memory_bytes: Annotated[int | None, _TIMES, Field(gt=0)] = None
+    cache_bytes: Annotated[dict[str, int], _TIMES] = Field(default_factory=dict)
+    last_level_cache_bytes: Annotated[int | None, _TIMES, Field(ge=0)] = None
+    driver: Annotated[str | None, _TIMES] = None
+    capability: Annotated[str | None, _TIMES] = None
+    details: Annotated[dict[str, str], _TIMES] = Field(default_factory=dict)
 
 
 class Environment(Record):
     """Where a run was made."""
 
-    kernelmark: str
-    python: str
-    platform: str
-    libraries: dict[str, str] = Field(default_factory=dict)
-    git_revision: str | None = None
-    git_dirty: bool | None = None
-    hostname_hash: str | None = None
+    kernelmark: Annotated[str, _TIMES]
+    python: Annotated[str, _TIMES]
+    platform: Annotated[str, _TIMES]
+    libraries: Annotated[dict[str, str], _TIMES] = Field(default_factory=dict)
+    git_revision: Annotated[str | None, _NOTHING] = None
+    git_dirty: Annotated[bool | None, _NOTHING] = None
+    hostname_hash: Annotated[str | None, _TIMES] = None
     """Tells two hosts apart without naming them."""
 
 
 class Protocol(Record):
-    """How samples were taken."""
+    """How samples were taken. More samples or blocks are only surer, so that a difference in them is none."""
 
-    timer: str
-    cache: Cache
-    blocks: int
-    warmup_ms: float
-    sample_ms: float
-    prepare_ms: float
-    min_count: int
-    max_count: int | None = None
+    timer: Annotated[str, _NOT]
+    cache: Annotated[Cache, _NOT]
+    blocks: Annotated[int, _NOTHING, Field(gt=0)]
+    warmup_ms: Annotated[float, _TIMES, Field(ge=0)]
+    sample_ms: Annotated[float, _NOTHING, Field(ge=0)]
+    prepare_ms: Annotated[float, _TIMES, Field(ge=0)]
+    min_count: Annotated[int, _NOTHING, Field(ge=0)]
+    max_count: Annotated[int | None, _NOTHING, Field(ge=0)] = None
     """``None`` for as many as fit."""
-    cooldown_s: float | None = None
+    cooldown_s: Annotated[float | None, _TIMES, Field(ge=0)] = None
     """The pause before each turn, where rounds of turns A B C stand in place of blocks; ``None`` for blocks."""
-    verify_only: bool = False
+    verify_only: Annotated[bool, _NOT] = False
 
 
 class RunHeader(Record):
-    """First line of ``records.jsonl``; ``records.METADATA`` says of each value what it is and whether it may differ."""
+    """First line of ``records.jsonl``; each value says what it means where two runs differ in it."""
 
     kind: Literal["header"] = "header"
-    format_version: int
-    run: str
-    started: str
-    command: tuple[str, ...] = ()
+    format_version: Annotated[int, _NOTHING]
+    run: Annotated[str, _NOTHING]
+    started: Annotated[str, _NOTHING]
+    command: Annotated[tuple[str, ...], _NOTHING] = ()
     device: DeviceRecord
     environment: Environment
     protocol: Protocol
-    probe: ProbeReading | None = None
-    notes: tuple[Note, ...] = ()
-
-    @model_validator(mode="after")
-    def _can_be(self) -> RunHeader:
-        if found := problems(self):
-            raise ValueError("; ".join(found))
-        return self
+    probe: Annotated[ProbeReading | None, _NOTHING] = None
+    notes: Annotated[tuple[Note, ...], _NOTHING] = ()
 
 
 class RunEnd(Record):

@@ -95,12 +95,6 @@ class Note(BaseModel):
         """Give what an exception said as a note."""
         return cls.of(NoteKind.ERROR, type=type(error).__name__, text=str(error))
 
-    def __getitem__(self, fact: str) -> NoteValue:
-        return self.values[fact]
-
-    def __hash__(self) -> int:
-        return hash((self.kind, tuple(sorted(self.values.items(), key=lambda item: item[0]))))
-
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, given: Any) -> Any:

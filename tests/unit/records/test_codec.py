@@ -610,6 +610,12 @@ def test_another_format_is_refused_with_both_numbers(tmp_path: Path, version: ob
         read_run(tmp_path)
 
 
+def test_a_value_that_cannot_be_is_told_with_its_place(tmp_path: Path):
+    write_lines(tmp_path, line(header()).replace(b'"blocks":10', b'"blocks":0'))
+    with pytest.raises(RecordError, match=r":1: protocol\.blocks: Input should be greater than 0, and is 0"):
+        read_run(tmp_path)
+
+
 @pytest.mark.parametrize("first", [b"", line(row()), line(end(0))])
 def test_a_file_that_does_not_start_with_a_header_is_no_run(tmp_path: Path, first: bytes):
     write_lines(tmp_path, first)

@@ -15,7 +15,6 @@ from kernelmark.records import (
     DeviceRecord,
     Difference,
     Environment,
-    Metadata,
     Protocol,
     RunHeader,
     Unlike,
@@ -68,23 +67,17 @@ def test_everything_that_a_header_holds_is_in_the_table():
         deep = name in ("device", "environment", "protocol")
         assert not deep or issubclass(part, BaseModel)
         held += [f"{name}.{each}" for each in part.model_fields] if deep else [name]
-    assert sorted(held) == sorted(["kind", *(each.key for each in METADATA)])
-
-
-def test_every_value_of_a_header_has_the_type_of_the_table():
-    from kernelmark.records.metadata import value_at
-
-    full = header(device__index=0, device__affinity=(0, 1), environment__git_dirty=True)
-    for each in METADATA:
-        value = value_at(full, each.key)
-        assert value is None or isinstance(value, (int, float) if each.type is float else each.type), each.key
+    assert sorted(held) == sorted(["kind", *METADATA])
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"device__cores": 0}, "device.cores is 0, and must be more than 0"),
-        ({"protocol__warmup_ms": -1.0}, "protocol.warmup_ms is -1.0 ms, and must be 0 or more"),
+        ({"device__cores": 0}, r"DeviceRecord\s+cores\s+Input should be greater than 0 \[.*input_value=0"),
+        (
+            {"protocol__warmup_ms": -1.0},
+            r"Protocol\s+warmup_ms\s+Input should be greater than or equal to 0 \[.*input_value=-1",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_makes_no_header(changed: dict[str, Any], told: str):
@@ -131,7 +124,7 @@ def test_only_what_is_held_can_be_ignored():
 
 
 def test_other_values_are_compared_by_keys_of_their_own():
-    keys = (Metadata("a.b", int, Unlike.NOT_COMPARED),)
+    keys = {"a.b": Unlike.NOT_COMPARED}
     assert refuse_unlike({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}, keys=keys) == ()
     with pytest.raises(RecordError, match=r"a\.b is 1 and '\(absent\)'"):
         refuse_unlike({"a": {"b": 1}}, {}, keys=keys)

@@ -28,7 +28,7 @@ def test_other_facts_than_those_of_its_kind_are_refused(values: dict, told: str)
 def test_a_note_comes_back_from_json_and_equals_itself():
     note = Note.of(NoteKind.NO_TAILS, samples=3, needed=10)
     again = Note.model_validate_json(note.model_dump_json())
-    assert (again, hash(again), again["samples"]) == (note, hash(note), 3)
+    assert (again, again.values["samples"]) == (note, 3)
 
 
 def test_a_users_text_is_a_note_of_its_own_kind():
