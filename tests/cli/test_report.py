@@ -9,7 +9,9 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,7 +150,63 @@ def test_a_terminal_that_wants_no_colour_still_tells_checked_from_unchecked():
     assert "✗ failed" in written
 
 
-def test_two_runs_are_compared_only_if_they_are_of_a_suite():
+def _changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Write the kept run anew, each of its records as ``change`` leaves it."""
+    folder.mkdir()
+    records = [json.loads(line) for line in (RUN / RECORDS_FILE).read_bytes().splitlines()]
+    for each in records:
+        change(each)
+    (folder / RECORDS_FILE).write_text("".join(json.dumps(each) + "\n" for each in records))
+    return folder
+
+
+def _slower(record: dict[str, Any]) -> None:
+    if ratio := record.get("ratio"):
+        scale = {"value": 0.5, "low": 0.5, "high": 0.5}
+        ratio.update({key: ratio[key] * factor for key, factor in scale.items() if ratio.get(key)})
+        ratio.update(block_ratios=[each / 2 for each in ratio.get("block_ratios", ())])
+
+
+def test_against_itself_a_run_has_changed_nowhere():
     done = report(RUN, "--against", RUN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "No row's check changed." in done.stdout
+    assert "ours is faster beside sglang than before in 0 and slower in 0" in done.stdout
+
+
+def test_against_an_older_run_what_is_slower_ends_with_1_and_is_named(tmp_path: Path):
+    slower = _changed(tmp_path / "slower", _slower)
+    file = tmp_path / "against.md"
+    done = report(slower, "--against", RUN, "--format", "markdown", "--output", file)
+    assert (done.returncode, done.stdout) == (1, "")
+    page = file.read_text(encoding="utf-8")
+    assert "than before in 0 and slower in" in page
+    assert "| slower |" in page
+    assert report(RUN, "--against", slower).returncode == 0  # and the other way round it is faster
+
+
+def test_runs_whose_ratios_mean_different_things_are_not_compared(tmp_path: Path):
+    def elsewhere(record: dict[str, Any]) -> None:
+        if record["kind"] == "header":
+            record["device"]["name"] = "another card"
+
+    other = _changed(tmp_path / "other", elsewhere)
+    done = report(RUN, "--against", other)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "device.name is 'another card' and " in done.stderr
+    done = report(RUN, "--against", other, "--ignore", "device.name")
+    assert done.returncode == 0
+    assert "device.name: another card before, " in done.stdout
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.CSV])
+def test_two_runs_are_compared_for_people_only(form: Format):
+    done = report(RUN, "--against", RUN, "--format", form.value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "two runs are compared as console or markdown" in done.stderr
+
+
+def test_a_suite_is_compared_with_a_suite_only():
+    done = report(RUN, "--against", RUN.parent / "suite_v1")
     assert done.returncode == 2
-    assert "is none" in done.stderr
+    assert "is a run of a suite" in done.stderr

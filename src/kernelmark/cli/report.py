@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import UsageError
 from kernelmark.records import StoredRun, read_run
 from kernelmark.report import Format, console_report, render, write_report
+from kernelmark.report.against import render_against
 
 __all__ = ["report"]
 
@@ -31,7 +33,7 @@ __all__ = ["report"]
     "--against",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Of two runs of a suite: what is not as it was in this other one.",
+    help="What is not as it was in this other run; exits with 1 where that is worse.",
 )
 @click.option(
     "--ignore",
@@ -40,8 +42,14 @@ __all__ = ["report"]
     metavar="KEY",
     help="With --against: what may differ although figures then mean something else, such as device.name.",
 )
+@click.pass_context
 def report(
-    run: Path, format_name: str, output: Path | None, against: Path | None, ignored: tuple[str, ...]
+    context: click.Context,
+    run: Path,
+    format_name: str,
+    output: Path | None,
+    against: Path | None,
+    ignored: tuple[str, ...],
 ) -> None:
     """Render the stored run RUN again: its folder, or the records.jsonl in it, or the folder of a suite's run."""
     from kernelmark.kernelbench.suite_report import is_suite_run
@@ -52,10 +60,14 @@ def report(
     if is_suite_run(run):
         _suite(run, against, ignored, chosen, output)
         return
-    if against is not None:
-        raise UsageError(f"--against compares two runs of `kernelmark kernelbench`, and {run} is none")
     stored = read_run(run)
     _warn(stored)
+    if against is not None:
+        if is_suite_run(against):
+            raise UsageError(f"--against: {against} is a run of a suite, and {run} is none")
+        text, worse = render_against(stored, read_run(against), chosen, ignore=ignored)
+        _write(text, output)
+        context.exit(ExitCode.FAILED if worse else ExitCode.OK)
     if output is not None:
         write_report(output, render(stored, chosen))
     elif chosen is Format.CONSOLE and sys.stdout.isatty():
@@ -78,6 +90,10 @@ def _suite(
         if against is None
         else render_against(stored, read_suite_run(against), chosen, ignore=ignored)
     )
+    _write(text, output)
+
+
+def _write(text: str, output: Path | None) -> None:
     if output is not None:
         write_report(output, text)
     else:
