@@ -74,7 +74,12 @@ def _load(taken: float | None, grave: Severity) -> Finding:
     found = f"other processes take {format_percent(taken)} of the processors"
     if taken <= MOST_TAKEN:
         return Finding("load", Severity.OK, found)
-    return Finding("load", grave, found, "end them (top lists them), or measure later")
+    return Finding(
+        "load",
+        grave,
+        found,
+        "end them (top lists them), measure with fewer threads (OMP_NUM_THREADS=1), or later",
+    )
 
 
 def _threads(machine: Machine, grave: Severity) -> Iterator[Finding]:
