@@ -36,7 +36,7 @@ LARGEST = {
     "launches": 1_900,
     "lazy": 70,
     "manifest": 2_330,
-    "models": 3_010,
+    "models": 2_880,
     "probe": 70,
     "pytest_plugin": 420,
     "records": 1_140,

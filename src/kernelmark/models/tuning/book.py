@@ -5,39 +5,40 @@ So a search that is gone on with sees what it would have seen. Which candidate s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kernelmark.errors import RecordError, UsageError
 from kernelmark.harness import Session
-from kernelmark.models.tuning.space import DEFAULT
+from kernelmark.models.tuning.space import DEFAULT, write_below
 from kernelmark.records import Check, Ratio, Role, Row
-from kernelmark.report import write_report
 from kernelmark.report.notes import note_text
 from kernelmark.stats import paired_ratio
 from kernelmark.timing import block_samples
 
-__all__ = ["STATE_FILE", "VERSION", "Book", "Phase", "Standing", "State", "read_state"]
+__all__ = ["STATE_FILE", "Book", "Phase", "State", "read_state"]
 
 STATE_FILE = "search.json"
-VERSION = 1
-"""Format history: 1: question, spent_s, candidates."""
 
 
-@dataclass(slots=True)
-class State:
+class State(BaseModel):
     """The state of one search."""
 
-    question: dict[str, str] = field(default_factory=dict)
+    model_config = ConfigDict(extra="forbid")
+
+    question: dict[str, str] = Field(default_factory=dict)
     """What must be the same for what was judged to hold: each thing by name, in words."""
     spent_s: float = 0.0
     """Seconds that checking and racing have taken so far."""
     candidates: int = 0
     """How many candidates were asked for."""
-    version: int = VERSION
+    version: Literal[1] = 1
+    """Format history: 1: question, spent_s, candidates."""
 
     def write(self, folder: Path) -> None:
         """Keep it, all of it or what was there before.
@@ -45,13 +46,7 @@ class State:
         Raises:
             RecordError: it cannot be written.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RecordError(
-                f"cannot make the folder {folder}: {error.strerror}; choose another --out"
-            ) from error
-        write_report(folder / STATE_FILE, json.dumps(asdict(self), indent=1) + "\n")
+        write_below(folder / STATE_FILE, self.model_dump_json(indent=1) + "\n", "choose another --out")
 
     def require_same(self, question: Mapping[str, str], folder: Path) -> None:
         """Refuse to go on with another search than the one that was begun.
@@ -77,25 +72,15 @@ def read_state(folder: Path) -> State:
     """
     path = folder / STATE_FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        return State.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise UsageError(f"--resume: there is no search in {folder} ({STATE_FILE} is not there)") from None
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        value = json.loads(text)
-        if value["version"] != VERSION:
-            raise RecordError(f"{path}: version {value['version']}, and this program reads {VERSION}")
-        state = State(**value)
-        return State(
-            {str(name): str(each) for name, each in state.question.items()},
-            float(state.spent_s),
-            int(state.candidates),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RecordError(
-            f"{path}: no search's state ({type(error).__name__}: {error}); begin anew in another --out"
-        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}, and is {first['input']!r}".lstrip(": ")
+        raise RecordError(f"{path}: no search's state ({told}); begin anew in another --out") from error
 
 
 class Phase(StrEnum):
@@ -105,15 +90,6 @@ class Phase(StrEnum):
     RACE = "race"
     CONFIRMATION = "confirmation"
     SUMMARY = "summary"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where one candidate stood in one run."""
-
-    row: Row
-    to_default: Ratio | None
-    """Its time over the default's; ``None`` for the default itself."""
 
 
 @dataclass(slots=True)
@@ -136,41 +112,37 @@ class Book:
         """Give the row of each candidate that was checked, by label."""
         return {row.implementation: row for row in self._rows(Phase.CHECK)}
 
-    def runs(self, phase: Phase, rung: int | None = None) -> tuple[tuple[Row, ...], ...]:
-        """Give the rows of each run of several contestants, in order."""
+    def runs(self, phase: Phase, rung: int | None = None) -> dict[str, list[Row]]:
+        """Give the rows of each run of several contestants, in order, by the name of its case."""
         found: dict[str, list[Row]] = {}
         for row in self._rows(phase):
             if rung is None or row.params.get("rung") == rung:
                 found.setdefault(row.case, []).append(row)
-        return tuple(map(tuple, found.values()))
+        return found
 
     def ratios(self, rung: int, incumbent: str) -> dict[str, Ratio]:
         """Give the ratios of a rung to this incumbent: a challenger's time over its."""
-        return {
-            row.implementation: row.ratio
-            for rows in self.runs(Phase.RACE, rung)
-            if _ours(rows) == incumbent
-            for row in rows
-            if row.ratio is not None
-        }
+        runs = [rows for rows in self.runs(Phase.RACE, rung).values() if _ours(rows) == incumbent]
+        return {row.implementation: row.ratio for rows in runs for row in rows if row.ratio is not None}
 
     def failed(self, rung: int) -> dict[str, str]:
         """Give the contestants that failed in a rung, and why."""
-        rows = (row for run in self.runs(Phase.RACE, rung) for row in run)
+        rows = (row for row in self._rows(Phase.RACE) if row.params.get("rung") == rung)
         return {row.implementation: note_text(row.note) for row in rows if row.check is Check.FAILED}
 
-    def standings(self) -> dict[str, Standing]:
-        """Give where each contestant stood when it was last measured, by label."""
-        found: dict[str, Standing] = {}
-        for rows in self.runs(Phase.RACE):
-            timed = {row.implementation: row for row in rows if row.timing is not None}
-            for name, row in timed.items():
-                found[name] = Standing(row, _to_default(row, timed))
+    def standings(self) -> dict[str, Row]:
+        """Give the last row with a time of each contestant, by label; its ratio is its time over the default's."""
+        found: dict[str, Row] = {}
+        for rows in self.runs(Phase.RACE).values():
+            default = next((row for row in rows if row.implementation == DEFAULT), None)
+            for row in rows:
+                if row.timing is not None:
+                    found[row.implementation] = row.model_copy(update={"ratio": _to_default(row, default)})
         return found
 
-    def confirmation(self, winner: str) -> tuple[Row, ...]:
+    def confirmation(self, winner: str) -> Sequence[Row]:
         """Give the rows of the winner's confirmation; empty where it has none."""
-        return next((rows for rows in self.runs(Phase.CONFIRMATION) if _ours(rows) == winner), ())
+        return next((rows for rows in self.runs(Phase.CONFIRMATION).values() if _ours(rows) == winner), ())
 
     def _rows(self, phase: Phase) -> Sequence[Row]:
         return [row for row in self.session.rows if row.params.get("phase") == phase.value]
@@ -180,9 +152,8 @@ def _ours(rows: Sequence[Row]) -> str | None:
     return next((row.implementation for row in rows if row.role is Role.OURS), None)
 
 
-def _to_default(row: Row, timed: Mapping[str, Row]) -> Ratio | None:
-    default = timed.get(DEFAULT)
-    if row.implementation == DEFAULT or default is None or default.timing is None or row.timing is None:
+def _to_default(row: Row, default: Row | None) -> Ratio | None:
+    if row is default or default is None or default.timing is None or row.timing is None:
         return None
     if row.ratio is not None and default.role is Role.OURS:
         return row.ratio

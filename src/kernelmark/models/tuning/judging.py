@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,8 +79,8 @@ class Measured:
     """Empty where the process died; with failed rows where an answer was wrong, and then none has a time."""
     death: str = ""
     """How the process died, in words; blank for one that ended in order."""
-    at: int | None = None
-    """The candidate that it died of, where that is known."""
+    at: str | None = None
+    """The label of the candidate that it died of, where that is known."""
 
 
 class ProcessJudge:
@@ -124,7 +124,7 @@ class ProcessJudge:
             left = left[len(answered) :]
             if ended.death is None or not left:
                 break
-            if _at(ended) != left[0].number:
+            if _at(ended) != left[0].label:
                 raise CrashedError(f"no candidate was come to: {self._death(ended)}")
             rows.append(self._died(case_id, left.pop(0), ended))
         return tuple(rows)
@@ -175,7 +175,7 @@ class ProcessJudge:
         )
 
 
-def codes_of(rows: Sequence[Row]) -> dict[str, str]:
+def codes_of(rows: Iterable[Row]) -> dict[str, str]:
     """Give the label of the candidate that has each code that was checked, by the code's digest."""
     return {
         str(row.params["code"]): row.implementation
@@ -188,8 +188,8 @@ def _rows(ended: Ended[None]) -> tuple[Row, ...]:
     return tuple(Row.model_validate(each["row"]) for each in ended.told if "row" in each)
 
 
-def _at(ended: Ended[None]) -> int | None:
-    """Give the candidate that a worker was at last."""
+def _at(ended: Ended[None]) -> str | None:
+    """Give the label of the candidate that a worker was at last."""
     return next((each["candidate"] for each in reversed(ended.told) if "candidate" in each), None)
 
 
@@ -220,7 +220,7 @@ class _Shop:
 
     def begin(self, candidate: Candidate) -> Callable[[Stage], None]:
         """Tell that a candidate begins; gives what tells each of its stages, all in the time that it may take."""
-        self.channel.tell({"candidate": candidate.number})
+        self.channel.tell({"candidate": candidate.label})
         ends_s = time.monotonic() + self.job.limit_s
         return lambda stage: self.channel.stage(stage, limit_s=max(0.0, ends_s - time.monotonic()))
 

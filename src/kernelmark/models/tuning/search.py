@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
 
@@ -83,14 +83,14 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """How a race stands. Candidates are numbers, and 0 is the default."""
+    """How a race stands; candidates are named by their labels."""
 
-    incumbent: int = 0
-    alive: tuple[int, ...] = ()
+    incumbent: str = DEFAULT
+    alive: tuple[str, ...] = ()
     """The challengers, without the incumbent."""
-    dropped: Mapping[int, Drop] = field(default_factory=dict)
+    dropped: Mapping[str, Drop] = field(default_factory=dict)
 
-    def after(self, rung: int, ratios: Mapping[int, Ratio], *, last: bool = False) -> Race:
+    def after(self, rung: int, ratios: Mapping[str, Ratio], *, last: bool = False) -> Race:
         """Give the standing after a rung.
 
         Args:
@@ -98,49 +98,36 @@ class Race:
             ratios: Of the challengers that were measured: their time over the incumbent's.
             last: Whether no rung follows, so that the undecided need not be told apart.
         """
-        measured = {number: ratios[number] for number in self.alive if number in ratios}
-        better = {
-            number: each for number, each in measured.items() if each.high is not None and each.high < 1
-        }
-        best = min(better, key=lambda number: better[number].value, default=None)
-        bar = 1.0 if best is None else better[best].high or 1.0
-        slower = [
-            number
-            for number, each in measured.items()
-            if number != best and each.low is not None and each.low > bar
-        ]
-        left = [number for number in measured if number != best and number not in slower]
-        keep = len(left) if last else math.ceil(len(left) * _KEPT)
-        ranked = sorted(left, key=lambda number: measured[number].value)
-        behind = ranked[keep:]
-        drops = {
-            **self.dropped,
-            **{number: Drop(Fate.SLOWER, rung) for number in slower},
-            **{number: Drop(Fate.BEHIND, rung) for number in behind},
-        }
-        if best is not None and self.incumbent != 0:
-            drops[self.incumbent] = Drop(Fate.SLOWER, rung)
-        gone = {*slower, *behind, best}
+        measured = [each for each in self.alive if each in ratios]
+        by_value = sorted(measured, key=lambda each: ratios[each].value)
+        best = next((each for each in by_value if (ratios[each].high or 1.0) < 1.0), None)
+        bar = 1.0 if best is None else ratios[best].high or 1.0
+        others = [each for each in by_value if each != best]
+        slower = [each for each in others if (ratios[each].low or 0.0) > bar]
+        left = [each for each in others if each not in slower]
+        behind = [] if last else left[math.ceil(len(left) * _KEPT) :]
+        fates = dict.fromkeys(slower, Fate.SLOWER) | dict.fromkeys(behind, Fate.BEHIND)
+        if best is not None and self.incumbent != DEFAULT:
+            fates[self.incumbent] = Fate.SLOWER
         return Race(
             self.incumbent if best is None else best,
-            tuple(number for number in self.alive if number not in gone),
-            drops,
+            tuple(each for each in self.alive if each not in fates and each != best),
+            {**self.dropped, **{each: Drop(fate, rung) for each, fate in fates.items()}},
         )
 
-    def without(self, number: int, rung: int) -> Race:
+    def without(self, label: str, rung: int) -> Race:
         """Give the standing where a contestant failed; the default takes the place of an incumbent that did."""
-        return replace(
-            self,
-            incumbent=0 if number == self.incumbent else self.incumbent,
-            alive=tuple(each for each in self.alive if each != number),
-            dropped={**self.dropped, number: Drop(Fate.FAILED, rung)},
+        return Race(
+            DEFAULT if label == self.incumbent else self.incumbent,
+            tuple(each for each in self.alive if each != label),
+            {**self.dropped, label: Drop(Fate.FAILED, rung)},
         )
 
 
-def groups(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def groups(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Part the challengers of a rung into runs of about the same size."""
-    count = math.ceil(len(numbers) / GROUP)
-    return tuple(tuple(numbers[start::count]) for start in range(count))
+    count = math.ceil(len(labels) / GROUP)
+    return tuple(tuple(labels[start::count]) for start in range(count))
 
 
 BATCH = 8
@@ -193,19 +180,12 @@ class Search:
             TimingError: the instrument cannot vouch for a reading.
         """
         checked = self._check()
-        right = [
-            each.number
-            for each in self.candidates
-            if (row := checked.get(each.label)) is not None
-            and row.check.comparable
-            and "same" not in row.params
-        ]
         self.tell(f"checked {len(checked)} of {len(self.candidates)}: {_counts(checked.values())}")
-        race = self._race(Race(0, tuple(number for number in right if number != 0)))
-        ratio, trouble = (None, "") if race.incumbent == 0 else self._confirm(race.incumbent)
+        right = [label for label, row in checked.items() if row.check.comparable and "same" not in row.params]
+        order = [each.label for each in self.candidates]
+        race = self._race(Race(alive=tuple(each for each in order if each in right and each != DEFAULT)))
+        ratio, trouble = (None, "") if race.incumbent == DEFAULT else self._confirm(race.incumbent)
         return Outcome(race, checked, self._in_time, ratio, trouble)
-
-    # --- checking -------------------------------------------------------------------------------------
 
     def _check(self) -> dict[str, Row]:
         while True:
@@ -213,120 +193,95 @@ class Search:
             if (default := checked.get(DEFAULT)) is not None and default.check is Check.FAILED:
                 raise _unusable(default)
             left = [each for each in self.candidates if each.label not in checked]
-            if not left:
+            late = bool(checked) and self.book.state.spent_s >= CHECK_SHARE * self.budget_s
+            if not left or late:
+                self._in_time = not left
                 return checked
-            if checked and self.book.state.spent_s >= CHECK_SHARE * self.budget_s:
-                self._in_time = False
-                return checked
-            begin = self.clock()
-            rows = self.judge.check(
-                f"{self.case_id}: checked", left[:BATCH], codes_of(list(checked.values()))
-            )
+            begin, known = self.clock(), codes_of(checked.values())
+            rows = self.judge.check(f"{self.case_id}: checked", left[:BATCH], known)
             self.book.record(rows, Phase.CHECK, seconds=self.clock() - begin)
             for row in rows:
                 if row.check is Check.FAILED:
                     self.tell(f"{row.implementation}: {note_text(row.note).splitlines()[0]}")
 
-    # --- racing ---------------------------------------------------------------------------------------
-
     def _race(self, race: Race) -> Race:
+        whole = True
         for rung in range(len(RUNGS)):
-            if not race.alive:
-                break
-            race, whole = self._rung(rung, race)
-            if not whole:
-                break
+            if race.alive and whole:
+                race, whole = self._rung(rung, race)
         return race
 
     def _rung(self, rung: int, race: Race) -> tuple[Race, bool]:
         """Measure all that are left; give how they stand, and whether there was time for each of them."""
         while True:
-            race = self._without_failed(rung, race)
-            ratios = self.book.ratios(rung, self._label(race.incumbent))
-            left = [number for number in race.alive if self._label(number) not in ratios]
-            out_of_time = bool(left) and self.book.state.spent_s >= self.budget_s
-            if out_of_time or not left:
+            failed = self.book.failed(rung)
+            if DEFAULT in failed:
+                raise VerificationError(
+                    "the default parameters were right when they were checked, and failed when they were measured:"
+                    f" {failed[DEFAULT]}"
+                )
+            for label in {*race.alive, race.incumbent} & failed.keys():
+                race = race.without(label, rung)
+            ratios = self.book.ratios(rung, race.incumbent)
+            left = [label for label in race.alive if label not in ratios]
+            whole = not left or self.book.state.spent_s < self.budget_s
+            if not left or not whole:
                 break
             self._measure(rung, race.incumbent, groups(left)[0])
-        found = {
-            number: ratios[self._label(number)] for number in race.alive if self._label(number) in ratios
-        }
-        last = out_of_time or rung == len(RUNGS) - 1
-        after = race.after(rung, found, last=last)
-        self._in_time = self._in_time and not out_of_time
-        self.tell(
-            f"rung {rung + 1}: {len(found)} measured, {len(after.alive)} left;"
-            f" best so far: {self._label(after.incumbent)}{_shown(found.get(after.incumbent))}"
-        )
-        return after, not out_of_time
+        after = race.after(rung, ratios, last=not whole or rung == len(RUNGS) - 1)
+        self._in_time = self._in_time and whole
+        told = f"rung {rung + 1}: {len(race.alive) - len(left)} measured, {len(after.alive)} left;"
+        told += f" best so far: {after.incumbent}"
+        if after.incumbent != race.incumbent:
+            best = ratios[after.incumbent]
+            shown = format_ratio(best.value, best.low, best.high)
+            told += f", {shown} of the time of the incumbent before it"
+        self.tell(told)
+        return after, whole
 
-    def _without_failed(self, rung: int, race: Race) -> Race:
-        failed = self.book.failed(rung)
-        if DEFAULT in failed:
-            raise VerificationError(
-                f"the default parameters were right when they were checked, and failed when they were measured:"
-                f" {failed[DEFAULT]}"
-            )
-        for number in (*race.alive, race.incumbent):
-            if self._label(number) in failed:
-                race = race.without(number, rung)
-        return race
-
-    def _measure(self, rung: int, incumbent: int, group: Sequence[int]) -> None:
-        numbers = [incumbent, *([0] if incumbent else []), *group]
-        taken = {rows[0].case for rows in self.book.runs(Phase.RACE)}
+    def _measure(self, rung: int, incumbent: str, group: Sequence[str]) -> None:
+        labels = [*dict.fromkeys((incumbent, DEFAULT)), *group]
+        taken = self.book.runs(Phase.RACE)
         cases = (f"{self.case_id}: rung {rung + 1}, run {number}" for number in count(1))
         case_id = next(each for each in cases if each not in taken)
-        facts = {"phase": Phase.RACE.value, "rung": rung}
-        begin = self.clock()
-        measured = self.judge.measure(
-            case_id, [self.candidates[number] for number in numbers], RUNGS[rung], facts
-        )
-        seconds = self.clock() - begin
-        if measured.rows:
-            self.book.record(measured.rows, Phase.RACE, seconds=seconds)
-            return
-        culprit = measured.at if measured.at is not None else group[0] if len(group) == 1 else None
-        if culprit == 0:
+        facts, begin = {"phase": Phase.RACE.value, "rung": rung}, self.clock()
+        measured = self.judge.measure(case_id, self._named(labels), RUNGS[rung], facts)
+        rows, seconds = measured.rows, self.clock() - begin
+        culprit = measured.at or (group[0] if len(group) == 1 else None)
+        if not rows and culprit == DEFAULT:
             raise CrashedError(f"the default parameters failed while they were measured: {measured.death}")
-        if culprit is not None:
-            row = Row(
+        if not rows and culprit is not None:
+            failed = Row(
                 case=case_id,
-                implementation=self._label(culprit),
+                implementation=culprit,
                 role=Role.BASELINE,
                 check=Check.FAILED,
                 note=Note.error(CrashedError(measured.death)),
                 params=facts,
             )
-            self.book.record([row], Phase.RACE, seconds=seconds)
-            return
-        self.book.record([], Phase.RACE, seconds=seconds)
-        for number in group:  # one of them killed the others' run: each has one to itself
-            self._measure(rung, incumbent, [number])
+            rows = (failed,)
+        self.book.record(rows, Phase.RACE, seconds=seconds)
+        for label in () if rows else group:  # one of them killed the others' run: each has one to itself
+            self._measure(rung, incumbent, [label])
 
-    # --- confirming -----------------------------------------------------------------------------------
-
-    def _confirm(self, winner: int) -> tuple[Ratio | None, str]:
+    def _confirm(self, winner: str) -> tuple[Ratio | None, str]:
         """Measure the winner next to the default once more, in a process that has seen none of the search."""
-        label = self._label(winner)
-        rows = self.book.confirmation(label)
+        rows = self.book.confirmation(winner)
         if not rows:
-            self.tell(f"confirming {label}")
-            contestants = [self.candidates[winner], self.candidates[0]]
-            facts = {"phase": Phase.CONFIRMATION.value}
-            measured = self.judge.measure(
-                f"{self.case_id}: confirmation of {label}", contestants, CONFIRMATION, facts
-            )
-            if not measured.rows:
-                return None, measured.death
+            self.tell(f"confirming {winner}")
+            case_id, facts = f"{self.case_id}: confirmation of {winner}", {"phase": Phase.CONFIRMATION.value}
+            measured = self.judge.measure(case_id, self._named([winner, DEFAULT]), CONFIRMATION, facts)
             rows = measured.rows
+            if not rows:
+                return None, measured.death
             self.book.record(rows, Phase.CONFIRMATION)
         if failed := [row for row in rows if row.check is Check.FAILED]:
             return None, f"{failed[0].implementation}: {note_text(failed[0].note)}"
         return next((row.ratio for row in rows if row.implementation == DEFAULT), None), ""
 
-    def _label(self, number: int) -> str:
-        return self.candidates[number].label
+    def _named(self, labels: Sequence[str]) -> list[Candidate]:
+        by_label = {each.label: each for each in self.candidates}
+        return [by_label[label] for label in labels]
 
 
 def _unusable(row: Row) -> KernelmarkError:
@@ -350,9 +305,3 @@ def _counts(given: Iterable[Row]) -> str:
     }
     told = [f"{count} {what}" for what, count in counts.items() if count]
     return ", ".join([f"{len(rows) - same - len(failed)} right", *told])
-
-
-def _shown(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return ""
-    return f", {format_ratio(ratio.value, ratio.low, ratio.high)} of the time of the incumbent before it"

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from torchsched.descriptors import SHIPPED, Parameter, Schedule, Value, load_sch
 from torchsched.descriptors.parameters import written
 from torchsched.descriptors.schema import SHIPPED_PREFIX, THREADS
 
-__all__ = ["DEFAULT", "Axis", "Candidate", "Space", "descriptor_text", "make_space", "write_descriptor"]
+__all__ = ["DEFAULT", "Axis", "Candidate", "Space", "make_space", "write_below", "write_descriptor"]
 
 DEFAULT = "default"
 """What the candidate with the schedule's own values is called."""
@@ -67,7 +68,9 @@ class Space:
         The others come in an order drawn with ``seed``. Asking for more does not change those that come first, and
         asking for as many as there are gives all of them.
         """
-        default = self._index({axis.name: axis.default for axis in self.axes})
+        default = 0
+        for axis in self.axes:
+            default = default * len(axis.values) + axis.values.index(axis.default)
         order = [default, *(index for index in _drawn(self.size, count, seed) if index != default)]
         return tuple(self._candidate(number, index) for number, index in enumerate(order[:count]))
 
@@ -76,19 +79,9 @@ class Space:
         for axis in reversed(self.axes):
             index, place = divmod(index, len(axis.values))
             values[axis.name] = axis.values[place]
-        values = {axis.name: values[axis.name] for axis in self.axes}
-        changed = [
-            f"{axis.name}={written(values[axis.name])}"
-            for axis in self.axes
-            if values[axis.name] != axis.default
-        ]
-        return Candidate(number, values, " ".join(changed) or DEFAULT)
-
-    def _index(self, values: Mapping[str, Value]) -> int:
-        index = 0
-        for axis in self.axes:
-            index = index * len(axis.values) + axis.values.index(values[axis.name])
-        return index
+        found = [(axis, values[axis.name]) for axis in self.axes]
+        changed = [f"{axis.name}={written(value)}" for axis, value in found if value != axis.default]
+        return Candidate(number, {axis.name: value for axis, value in found}, " ".join(changed) or DEFAULT)
 
 
 def make_space(
@@ -171,15 +164,6 @@ def _drawn(size: int, count: int, seed: int) -> Iterator[int]:
         moved[other] = moved.get(place, place)
 
 
-_ENDLESS = 10**6
-"""Columns: each field stands on one line."""
-
-_HEAD = """\
-# Written by a search over the parameters of {name}; see 'provenance' below.
-# kernelmark model MODEL.py --pipeline {file} takes it.
-"""
-
-
 def write_descriptor(
     path: Path, schedule: Schedule, values: Mapping[str, Value], provenance: Mapping[str, Any]
 ) -> Path:
@@ -194,45 +178,42 @@ def write_descriptor(
     Raises:
         RecordError: the file cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(
-            f"cannot make the folder {path.parent}: {error.strerror}; give another --write"
-        ) from error
-    write_report(path, descriptor_text(path, schedule, values, provenance))
+    wanted = {**schedule.values, **values}
+    lines = [
+        f"# Written by a search over the parameters of {schedule.name}; see 'provenance' below.\n",
+        f"# kernelmark model MODEL.py --pipeline {path.name} takes it.\n",
+        _dumped("description", f"{schedule.name} with parameters found by a search"),
+        "parameters:\n",
+        *(f"  {_dumped(each.name, _declared(each, wanted[each.name]))}" for each in schedule.parameters),
+        "pipeline:\n",
+        *(f"  - {_dumped('include', _include(each, path.parent))}" for each in schedule.paths),
+        "provenance:\n",
+        *(f"  {_dumped(name, each)}" for name, each in provenance.items()),
+    ]
+    write_below(path, "".join(lines), "give another --write")
     load_schedule(path, schedule.target)
     return path
 
 
-def descriptor_text(
-    path: Path, schedule: Schedule, values: Mapping[str, Value], provenance: Mapping[str, Any]
-) -> str:
-    """Give the text of the descriptor that stands at ``path``."""
-    wanted = {**schedule.values, **values}
-    head = _HEAD.format(name=schedule.name, file=path.name)
-    lines = [
-        _dumped({"description": f"{schedule.name} with parameters found by a search"}),
-        "parameters:\n",
-        *(f"  {name}: {_flow(each)}" for name, each in _parameters(schedule, wanted).items()),
-        "pipeline:\n",
-        *(f"  - {_dumped({'include': _include(each, path.parent)})}" for each in schedule.paths),
-        "provenance:\n",
-        *(f"  {_entry(name, each)}" for name, each in provenance.items()),
-    ]
-    return head + "".join(lines)
+def write_below(path: Path, text: str, otherwise: str) -> None:
+    """Write a file, and make its folder.
+
+    Raises:
+        RecordError: that cannot be done; the message ends with what to do ``otherwise``.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"cannot make the folder {path.parent}: {error.strerror}; {otherwise}") from error
+    write_report(path, text)
 
 
-def _parameters(schedule: Schedule, values: Mapping[str, Value]) -> dict[str, Any]:
-    """Declare each parameter anew, with its choices: what is tuned can be tuned again, and changed by hand."""
-    declared = {}
-    for parameter in schedule.parameters:
-        value = _plain(values[parameter.name])
-        choices = [_plain(each) for each in parameter.choices]
-        if choices and value not in choices:
-            choices.append(value)
-        declared[parameter.name] = {"default": value, **({"choices": choices} if choices else {})}
-    return declared
+def _declared(parameter: Parameter, value: Value) -> dict[str, Any]:
+    """Declare a parameter anew, with its choices: what is tuned can be tuned again, and changed by hand."""
+    plain, *choices = map(_plain, (value, *parameter.choices))
+    if choices and plain not in choices:
+        choices.append(plain)
+    return {"default": plain, **({"choices": choices} if choices else {})}
 
 
 def _include(path: Path, folder: Path) -> str:
@@ -244,20 +225,12 @@ def _include(path: Path, folder: Path) -> str:
 
 
 def _plain(value: Value) -> Any:
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def _dumped(name: str, value: Any) -> str:
+    """Write an entry in one line; what has names itself stands in braces."""
+    dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True, width=10**6)
     return (
-        [_plain(each) for each in value]
-        if isinstance(value, Sequence) and not isinstance(value, str)
-        else value
+        f"{name}: {dump(value, default_flow_style=True)}" if isinstance(value, dict) else dump({name: value})
     )
-
-
-def _entry(name: str, value: Any) -> str:
-    return f"{name}: {_flow(value)}" if isinstance(value, dict) else _dumped({name: value})
-
-
-def _flow(value: dict[str, Any]) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=_ENDLESS, default_flow_style=True)
-
-
-def _dumped(value: dict[str, Any]) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=_ENDLESS)

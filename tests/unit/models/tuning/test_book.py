@@ -14,7 +14,7 @@ OLD = Path(__file__).parents[3] / "data" / "search_v1"
 
 
 def test_a_state_reads_back_as_it_was(tmp_path: Path) -> None:
-    state = State({"the model": "m"}, 12.5, 8)
+    state = State(question={"the model": "m"}, spent_s=12.5, candidates=8)
     state.write(tmp_path / "new" / "folder")
     assert read_state(tmp_path / "new" / "folder") == state
 
@@ -32,7 +32,7 @@ def test_a_search_of_the_first_format_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_another_question_is_named_with_both_values(tmp_path: Path) -> None:
-    state = State({"the model": "m (1)", "the seed": "0"})
+    state = State(question={"the model": "m (1)", "the seed": "0"})
     state.require_same({"the model": "m (1)", "the seed": "0"}, tmp_path)
     with pytest.raises(UsageError, match=r"begun with the model m \(1\), and this is m \(2\)"):
         state.require_same({"the model": "m (2)", "the seed": "0"}, tmp_path)
@@ -52,7 +52,7 @@ def test_a_folder_without_a_search_cannot_be_gone_on_with(tmp_path: Path) -> Non
         ("[]", "no search's state"),
         ('{"version": 1, "unknown": 2}', "no search's state"),
         ('{"version": 1, "question": 3}', "no search's state"),
-        ('{"version": 2}', "version 2, and this program reads 1"),
+        ('{"version": 2}', "no search's state .version: Input should be 1, and is 2.; begin anew"),
     ],
 )
 def test_a_file_that_is_no_state_is_an_error(tmp_path: Path, text: str, message: str) -> None:

@@ -67,7 +67,7 @@ def test_one_that_hangs_and_holds_the_interpreter_is_ended_at_its_limit(
 def test_a_run_that_one_contestant_kills_names_it(judge: ProcessJudge) -> None:
     measured = judge.measure("r", [candidate(0, "plain"), candidate(1, "crash")], QUICK, {})
     assert measured.rows == ()
-    assert measured.at == 1
+    assert measured.at == "how=crash"
     assert "SIGSEGV" in measured.death
 
 
@@ -104,7 +104,7 @@ class Told:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.at: int | None = None
+        self.at: str | None = None
         self.stages: list[str] = []
         self.error: KernelmarkError | None = None
 
@@ -226,7 +226,7 @@ def test_one_that_is_wrong_leaves_a_run_without_times(workplace: Path) -> None:
 def test_one_that_no_longer_compiles_is_named(workplace: Path) -> None:
     told = measure(workplace, "plain", "refuse")
     assert isinstance(told.error, ModelLoweringError)
-    assert told.at == 1
+    assert told.at == "how=refuse"
 
 
 def test_a_worker_of_a_model_that_cannot_be_loaded_raises_what_it_is(workplace: Path) -> None:

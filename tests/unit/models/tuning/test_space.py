@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelmark.errors import RecordError, ScheduleError, UsageError
-from kernelmark.models.tuning.space import Axis, Space, descriptor_text, make_space, write_descriptor
+from kernelmark.models.tuning.space import Axis, Space, make_space, write_descriptor
 from torchsched.descriptors import Schedule, load_schedule
 from torchsched.descriptors.lookup import SHIPPED
 from torchsched.targets import Target
@@ -203,7 +203,7 @@ def test_a_shipped_schedule_is_included_from_its_root(tmp_path: Path) -> None:
 
 def test_several_pipelines_follow_one_another(tmp_path: Path) -> None:
     schedule = load_schedule((SHIPPED / "matmul.yaml", SHIPPED / "loops.yaml"), HOST)
-    text = descriptor_text(tmp_path / "tuned.yaml", schedule, {}, PROVENANCE)
+    text = write_descriptor(tmp_path / "tuned.yaml", schedule, {}, PROVENANCE).read_text()
     assert text.index("shipped:matmul.yaml") < text.index("shipped:loops.yaml")
 
 
