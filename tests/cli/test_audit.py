@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from kernelmark import audit as package
 from kernelmark.audit import Audit, AuditOptions
 from kernelmark.audit.result import Failure, Setting, conclude
-from kernelmark.cli.audit import audit
+from kernelmark.cli.machine import audit
 from kernelmark.records import DeviceRecord, Environment
 
 QUICK = ("--device", "cpu", "--repeat", "1", "--only", "host-warm", "--only", "torch-timer")

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kernelmark import calibration
 from kernelmark.calibration import Outcome, Reading
-from kernelmark.cli.calibrate import calibrate
+from kernelmark.cli.machine import calibrate
 from kernelmark.records import DeviceRecord
 from kernelmark.roofline import Calibration, Figure, Profile, Rate
 from kernelmark.roofline.profiles import read_profile

@@ -36,10 +36,10 @@ from kernelmark import cli, errors
 def body():
     {body}
 
-module = types.ModuleType("a_module")
-module.command = click.command("act")(body)
-sys.modules["a_module"] = module
-cli._COMMANDS["act"] = cli._Target("a_module", "command", "Act.")
+module = types.ModuleType("kernelmark.cli.a_module")
+module.act = click.command("act")(body)
+sys.modules[module.__name__] = module
+cli._COMMANDS["act"] = ("a_module", "Act.")
 cli.main()
 """
 

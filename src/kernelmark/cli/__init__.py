@@ -12,7 +12,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -23,33 +22,20 @@ from kernelmark.errors import KernelmarkError
 __all__ = ["kernel_bench", "main"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where a subcommand is found, and its line in the list of subcommands."""
-
-    module: str
-    name: str
-    help: str
-
-    def load(self) -> click.Command:
-        return getattr(importlib.import_module(self.module), self.name)
-
-
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 """A full, read-only or broken disk below stdout, or wherever a command writes: no bug of this program."""
 
 _COMMANDS = {
-    "audit": _Target("kernelmark.cli.audit", "audit", "Read known calls with every instrument here."),
-    "calibrate": _Target("kernelmark.cli.calibrate", "calibrate", "Measure ceilings and instruments."),
-    "doctor": _Target("kernelmark.cli.doctor", "doctor", "Say what this machine can measure, and why not."),
-    "kernel": _Target("kernelmark.cli.kernel", "kernel", "Compare a kernel file with its reference."),
-    "kernelbench": _Target(
-        "kernelmark.cli.kernelbench", "kernelbench", "Run KernelBench's kernels, or our own."
-    ),
-    "model": _Target("kernelmark.cli.model", "model", "Compile a model and compare it with PyTorch."),
-    "ops": _Target("kernelmark.cli.ops", "ops", "List, show and validate the ops of a library's manifest."),
-    "report": _Target("kernelmark.cli.report", "report", "Render a stored run again."),
+    "audit": ("machine", "Read known calls with every instrument here."),
+    "calibrate": ("machine", "Measure ceilings and instruments."),
+    "doctor": ("machine", "Say what this machine can measure, and why not."),
+    "kernel": ("kernel", "Compare a kernel file with its reference."),
+    "kernelbench": ("kernelbench", "Run KernelBench's kernels, or our own."),
+    "model": ("model", "Compile a model and compare it with PyTorch."),
+    "ops": ("ops", "List, show and validate the ops of a library's manifest."),
+    "report": ("report", "Render a stored run again."),
 }
+"""Each subcommand's module, and its line in the list of subcommands."""
 
 
 class _Program(click.Group):
@@ -59,8 +45,9 @@ class _Program(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = _COMMANDS.get(cmd_name)
-        return target.load() if target else None
+        if cmd_name not in _COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"kernelmark.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -76,7 +63,7 @@ class _Program(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, target.help) for name, target in _COMMANDS.items()])
+            formatter.write_dl([(name, told) for name, (_, told) in _COMMANDS.items()])
 
     def main(
         self,
@@ -90,7 +77,10 @@ class _Program(click.Group):
         prog_name = prog_name or "kernelmark"
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        _never_fail_on_a_character()
+        # a question mark for what the terminal's encoding lacks: half of the symbols in ISO 8859-1
+        for stream in (sys.stdout, sys.stderr):
+            if reconfigure := getattr(stream, "reconfigure", None):
+                reconfigure(errors="replace")
         arguments = list(sys.argv[1:] if args is None else args)
         self._main_shell_completion(extra, prog_name, complete_var)
         sys.exit(_run(self, arguments, prog_name, extra))
@@ -108,10 +98,8 @@ def main(debug: bool) -> None:
     """Check compute kernels, time them fairly, and say how sure the result is."""
 
 
-def kernel_bench(arguments: Sequence[str] | None = None) -> None:
-    """Run ``kernelmark model`` under the name ``kernel-bench``, with this process's arguments or those given."""
-    if arguments is not None:
-        sys.argv[:] = ["kernel-bench", *arguments]  # what the record will say was run
+def kernel_bench() -> None:
+    """Run ``kernelmark model`` under the name ``kernel-bench``, with this process's arguments."""
     main.main(["model", *sys.argv[1:]], prog_name="kernel-bench")
 
 
@@ -161,7 +149,12 @@ def _not_as_asked(error: click.ClickException) -> int:
 
 
 def _unforeseen(error: Exception) -> ExitCode:
-    if isinstance(error, MemoryError) or ("torch" in sys.modules and _is_out_of_memory(error)):
+    ran_out = isinstance(error, MemoryError)
+    if not ran_out and "torch" in sys.modules:
+        from kernelmark.device.memory import is_out_of_memory
+
+        ran_out = is_out_of_memory(error)
+    if ran_out:
         click.echo("error: memory ran out; end what else holds it, or ask for smaller sizes", err=True)
         return ExitCode.ENVIRONMENT
     traceback.print_exc()
@@ -169,21 +162,7 @@ def _unforeseen(error: Exception) -> ExitCode:
     return ExitCode.BUG
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    from kernelmark.device.memory import is_out_of_memory
-
-    return is_out_of_memory(error)
-
-
 def _undelivered(code: ExitCode) -> ExitCode:
     """Give ``code``, and let the interpreter's own last flush go nowhere: it would fail once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
-
-
-def _never_fail_on_a_character() -> None:
-    """Write a question mark for what the terminal's encoding lacks: half of the symbols in ISO 8859-1."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")

@@ -31,6 +31,19 @@ class ExitCode(IntEnum):
     """Whoever read the output stopped reading, as shells number it."""
 
 
+_BY_CAUSE: dict[str | None, ExitCode] = {
+    None: ExitCode.OK,
+    "usage": ExitCode.USAGE,
+    **dict.fromkeys(("raised", "wrong", "doubt", "peer"), ExitCode.FAILED),
+    **dict.fromkeys(("unavailable", "storage", "memory"), ExitCode.ENVIRONMENT),
+    **dict.fromkeys(("refused", "limit", "died"), ExitCode.CRASHED),
+    "bug": ExitCode.BUG,
+    "interrupted": ExitCode.INTERRUPTED,
+    "pipe closed": ExitCode.PIPE_CLOSED,
+}
+"""By ``records.Cause`` in words, since a command that only shows its help loads no records."""
+
+
 def exit_code_for(error: BaseException | None) -> ExitCode:
     """Give the exit code of what ``error`` means; without an error, of what was done as asked."""
     from kernelmark.records.fate import Fate
@@ -43,23 +56,4 @@ def exit_code_of(fate: Fate) -> ExitCode:
     # what an implementation runs out of is its own failure, and no lack of the machine's
     if fate.cause == "memory" and fate.check == "failed":
         return ExitCode.FAILED
-    return ExitCode.OK if fate.cause is None else _BY_CAUSE[fate.cause]
-
-
-_BY_CAUSE = {
-    "usage": ExitCode.USAGE,
-    "unavailable": ExitCode.ENVIRONMENT,
-    "storage": ExitCode.ENVIRONMENT,
-    "refused": ExitCode.CRASHED,
-    "raised": ExitCode.FAILED,
-    "memory": ExitCode.ENVIRONMENT,
-    "limit": ExitCode.CRASHED,
-    "died": ExitCode.CRASHED,
-    "wrong": ExitCode.FAILED,
-    "doubt": ExitCode.FAILED,
-    "peer": ExitCode.FAILED,
-    "interrupted": ExitCode.INTERRUPTED,
-    "pipe closed": ExitCode.PIPE_CLOSED,
-    "bug": ExitCode.BUG,
-}
-"""By ``records.Cause`` in words, since a command that only shows its help loads no records."""
+    return _BY_CAUSE[fate.cause]

@@ -1,6 +1,6 @@
 """``kernelmark model``, also installed as ``kernel-bench``: compiles a model file and compares it with PyTorch.
 
-Parses, calls :mod:`kernelmark.models`, prints. ``tune`` after ``model`` is a command of its own.
+Parses, calls :mod:`kernelmark.models`, prints. ``model tune`` searches a schedule's parameters for one model.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from kernelmark.cli import console
 from kernelmark.cli.model_options import model_options, request_options, timing_options
-from kernelmark.cli.tune import tune
 from kernelmark.cli.watched import end_by_interrupt, run_watched
 from kernelmark.errors import UsageError
 from kernelmark.isolation import READY, Channel
 from kernelmark.models.request import packed, unpacked
+from kernelmark.units import format_ratio, format_time
 
 if TYPE_CHECKING:
     from kernelmark.models import ModelRequest
+    from kernelmark.models.tuning import Found, Line
 
 __all__ = ["model", "parse_model_command"]
 
@@ -51,8 +53,6 @@ def model() -> None:
 
 
 class _ModelContext(click.Context):
-    """The context of the command for a model file, whose name the user neither writes nor reads."""
-
     @property
     def command_path(self) -> str:
         path = super().command_path.removesuffix(f" {_RUN}")
@@ -60,7 +60,7 @@ class _ModelContext(click.Context):
 
 
 class _ModelFile(click.Command):
-    """The command for a model file."""
+    """The command for a model file, whose name the user neither writes nor reads."""
 
     context_class = _ModelContext
 
@@ -68,19 +68,13 @@ class _ModelFile(click.Command):
         formatter.write_usage(ctx.command_path, "[OPTIONS] MODEL.py")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        told = "Search the parameters of a schedule; see its own --help."
         with formatter.section("More"):
-            formatter.write_dl(
-                [
-                    (
-                        f"{ctx.command_path} tune MODEL.py",
-                        "Search the parameters of a schedule; see its own --help.",
-                    )
-                ]
-            )
+            formatter.write_dl([(f"{ctx.command_path} tune MODEL.py", told)])
 
 
 @model.command(_RUN, cls=_ModelFile)
-@click.argument("path", metavar="MODEL.py", required=False, type=click.Path(path_type=Path))
+@click.argument("path", metavar="MODEL.py", required=False, type=console.PATH)
 @model_options
 @click.option(
     "--device",
@@ -114,7 +108,7 @@ class _ModelFile(click.Command):
     type=click.FloatRange(min=0),
     help="Seconds that compiling may take; 0 is no limit.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to keep the run and its reports in.")
+@click.option("--out", type=console.PATH, help="Folder to keep the run and its reports in.")
 @click.option(
     "--print-original-module", "-print-original-module", is_flag=True, help="Print the module as imported."
 )
@@ -158,7 +152,7 @@ def parse_model_command(
     try:
         with run.make_context(program, list(arguments)) as ctx:
             given = dict(ctx.params)
-            asked = [name for name in given if _is_asked(ctx, name)]
+            asked = frozenset(name for name in given if _is_asked(ctx, name))
     except click.NoSuchOption as error:
         known = sorted({*also, *(option for each in run.params for option in each.opts)})
         near = difflib.get_close_matches(error.option_name, known, n=3)
@@ -172,12 +166,11 @@ def parse_model_command(
         raise UsageError(error.format_message()) from None
     for name in ("list_schedules", "explain_schedule"):
         if given.pop(name):
-            option = f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"{option} shows something and runs nothing; give it to `kernelmark model` itself"
+                f"--{name.replace('_', '-')} shows something and runs nothing;"
+                " give it to `kernelmark model` itself"
             )
-    path = given.pop("path")
-    return _request(path or Path("model"), given), frozenset(asked)
+    return _request(given.pop("path") or Path("model"), given), asked
 
 
 def _is_asked(ctx: click.Context, name: str) -> bool:
@@ -199,13 +192,11 @@ def _within(limit_s: float, request: ModelRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """What a worker that can be ended is to run."""
+    """What a worker that can be ended is to run: the request, packed, and the limit that was asked for."""
 
     request: str
-    """The request, packed."""
     command: tuple[str, ...]
     asked_s: float | None
-    """The limit that was asked for."""
 
 
 def _work(job: _Watched, channel: Channel) -> None:
@@ -225,39 +216,29 @@ def _work(job: _Watched, channel: Channel) -> None:
 
 def _request(path: Path, given: dict[str, Any]) -> ModelRequest:
     from kernelmark.models import Dump, Mode, ModelRequest, Show, parse_baselines
-    from torchsched.ingress import parse_gflops
+    from torchsched.ingress import InputSpec, parse_gflops, parse_input_shapes
 
     if given["infer_shapes"] and given["input_shapes"] is not None:
         raise UsageError(
             "--infer-shapes takes the inputs from the file, and --input-shapes gives them; use one"
         )
-    gflops, nbytes = given["gflops"], given["bytes"]
+    shapes, gflops, nbytes = given["output_shape"], given["gflops"], given["bytes"]
+    specs = () if shapes is None else parse_input_shapes(shapes)
+    outputs = tuple(spec for spec in specs if isinstance(spec, InputSpec))
+    if len(outputs) < len(specs):
+        raise UsageError(f"--output-shape {shapes}: write sizes, as in 1024x1024xf32x0")
     return ModelRequest(
         path=path,
-        outputs=_outputs(given["output_shape"]),
+        outputs=None if shapes is None else outputs,
         mode=Mode.TORCH_COMPILE if given["torch_compile"] else Mode.IMPORT,
         baselines=parse_baselines(given["baselines"]),
         gflops=None if gflops is None else parse_gflops(gflops),
         bytes=None if nbytes is None else round(parse_gflops(nbytes, name="bytes")),
         dumps=tuple(dump for dump in Dump if given[f"dump_{dump.name.lower()}"]),
         shown=tuple(show for show in Show if given[show.replace("-", "_")]),
-        **{name: given[name] for name in _PLAIN},
+        **{name: given[name] for name in ("compiler", "device", "benchmark", "iterations", "seed", "out")},
         **request_options(given),
     )
-
-
-_PLAIN = ("compiler", "device", "benchmark", "iterations", "seed", "out")
-"""The options that the request takes under the same name."""
-
-
-def _outputs(text: str | None) -> tuple[Any, ...] | None:
-    from torchsched.ingress import InputSpec, parse_input_shapes
-
-    specs = None if text is None else parse_input_shapes(text)
-    for spec in specs or ():
-        if not isinstance(spec, InputSpec):
-            raise UsageError(f"--output-shape {text}: write sizes, as in 1024x1024xf32x0")
-    return specs
 
 
 def _run(request: ModelRequest, on_step: Callable[[str], object]) -> None:
@@ -266,4 +247,84 @@ def _run(request: ModelRequest, on_step: Callable[[str], object]) -> None:
     print_model(request, click.echo, command=tuple(sys.argv), on_step=on_step)
 
 
-model.add_command(tune)
+# --- tune
+
+
+@model.command()
+@click.argument("path", metavar="MODEL.py", type=console.PATH)
+@model_options
+@click.option(
+    "--search",
+    multiple=True,
+    metavar="NAME[=VALUES]",
+    help="Search this parameter, over all of its choices or over VALUES such as 4,6,8; may be repeated."
+    " Otherwise every parameter that has choices and no --param.",
+)
+@click.option("--candidates", type=int, help="How many to try, the default among them.  [default: 32]")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=float,
+    help="Seconds for the search, without the confirmation.  [default: 600]",
+)
+@click.option(
+    "--limit",
+    "limit_s",
+    type=float,
+    help="Seconds to compile and check one candidate, and to measure it.  [default: 60]",
+)
+@click.option("--seed", default=0, show_default=True, help="What the order of the candidates is drawn with.")
+@click.option("--write", type=console.PATH, help="The descriptor; otherwise tuned.yaml in --out.")
+@click.option("--out", type=console.PATH, help="Folder to keep the search in.")
+@click.option("--resume", is_flag=True, help="Go on with the search in --out.")
+def tune(path: Path, **given: Any) -> None:
+    """Search the parameters of a schedule for MODEL.py, and write the best ones as a descriptor."""
+    from kernelmark.models import ModelRequest
+    from kernelmark.models.tuning import TuneRequest, tune_model
+
+    numbers = {name: given[name] for name in ("candidates", "budget_s", "limit_s") if given[name] is not None}
+    request = TuneRequest(
+        model=ModelRequest(path=path, **request_options(given)),
+        search=_searched(given["search"]),
+        **{name: given[name] for name in ("seed", "write", "out", "resume")},
+        **numbers,
+    )
+    _show(tune_model(request, command=tuple(sys.argv), tell=click.echo))
+
+
+def _searched(texts: Sequence[str]) -> dict[str, str | None]:
+    searched: dict[str, str | None] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not name:
+            raise UsageError(f"--search {text}: write NAME, or NAME=VALUES such as mr=4,6,8")
+        if name in searched:
+            raise UsageError(f"--search {name} is given twice; name all of its values in one")
+        searched[name] = values if equals else None
+    return searched
+
+
+def _show(found: Found) -> None:
+    from kernelmark.models.tuning.run import verdict
+
+    columns = ("", "candidate", "check", "time", "time / default's", "what became of it")
+    click.echo()
+    console.echo_table(columns, map(_cells, sorted(found.lines, key=_place)))
+    click.echo(f"\n{verdict(found)}")
+    click.echo(
+        f"the descriptor is {found.descriptor}: kernelmark model MODEL.py --pipeline {found.descriptor}"
+    )
+    click.echo(f"the report is {found.folder / 'report.md'}")
+
+
+def _place(line: Line) -> tuple[bool, float]:
+    """Sort by time, those without one last."""
+    timing = line.row.timing
+    return timing is None, timing.device_busy.median_ns if timing else line.candidate.number
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    row = line.row
+    busy = format_time(row.timing.device_busy.median_ns, 3) if row.timing else ""
+    ratio = format_ratio(row.ratio.value, row.ratio.low, row.ratio.high) if row.ratio else ""
+    return str(line.candidate.number), line.candidate.label, row.check.value, busy, ratio, line.fate

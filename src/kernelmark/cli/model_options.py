@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import reduce
 from typing import Any, TypeVar
 
 import click
 
+from kernelmark.cli import console
 from kernelmark.errors import UsageError
 from kernelmark.records import Cache
 
-__all__ = ["checking_options", "model_options", "request_options", "timing_options", "values_of"]
+__all__ = ["checking_options", "model_options", "request_options", "timing_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -26,11 +27,7 @@ _SHARED = (
         "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the schedule."
     ),
     click.option(
-        "--schedules",
-        "roots",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        help="Folder of schedules of your own.",
+        "--schedules", "roots", multiple=True, type=console.PATH, help="Folder of schedules of your own."
     ),
     click.option("--target", help="Architecture to look schedules up for; otherwise this machine's."),
     click.option("--feature", help="Vector feature to look schedules up for (avx512, ...), or none."),
@@ -44,9 +41,7 @@ _SHARED = (
 _CHECKED = (
     click.option(
         "--cache",
-        type=click.Choice([each.value for each in Cache]),
-        default=Cache.COLD.value,
-        show_default=True,
+        **console.choice(Cache.COLD),
         help="Whether the caches are flushed before each timed call.",
     ),
     click.option(
@@ -67,26 +62,17 @@ _TIMED = (
 )
 
 
-def model_options(command: _F) -> _F:
-    """Give a command the options that say what is compiled, and how it is checked."""
-    second = click.option("--no-second-draw", is_flag=True, help="Check on one draw of the inputs only.")
-    return _with((*_SHARED, *_CHECKED, second), command)
+def _giving(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    return lambda command: reduce(lambda given, option: option(given), reversed(options), command)
 
 
-def checking_options(command: _F) -> _F:
-    """Give a command the options that say how an answer is checked."""
-    return _with(_CHECKED, command)
-
-
-def timing_options(command: _F) -> _F:
-    """Give a command the options that say how often it is called, and beside what."""
-    return _with(_TIMED, command)
-
-
-def _with(options: Sequence[Callable[[_F], _F]], command: _F) -> _F:
-    for option in reversed(options):
-        command = option(command)
-    return command
+_SECOND = click.option("--no-second-draw", is_flag=True, help="Check on one draw of the inputs only.")
+model_options = _giving(*_SHARED, *_CHECKED, _SECOND)
+"""Gives a command the options that say what is compiled, and how it is checked."""
+checking_options = _giving(*_CHECKED)
+"""Gives a command the options that say how an answer is checked."""
+timing_options = _giving(*_TIMED)
+"""Gives a command the options that say how often it is called, and beside what."""
 
 
 def request_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +85,7 @@ def request_options(given: dict[str, Any]) -> dict[str, Any]:
     shapes = given["input_shapes"]
     return {
         "pipeline": given["pipeline"] or (DEFAULT_PIPELINE,),
-        "values": values_of(given["params"]),
+        "values": _values(given["params"]),
         "roots": given["roots"],
         "target": given["target"],
         "feature": given["feature"],
@@ -113,7 +99,7 @@ def request_options(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def values_of(texts: Sequence[str]) -> dict[str, str]:
+def _values(texts: Sequence[str]) -> dict[str, str]:
     """Read each ``NAME=VALUE`` of ``--param``."""
     values: dict[str, str] = {}
     for text in texts:

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernelmark.cli.console import as_json, echo_json
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import ConfigError
 from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
 from kernelmark.manifest.levels import Level, LevelResult, Severity, check_files
 from kernelmark.manifest.library import importing
 from kernelmark.manifest.op import TensorDecl
+
+if TYPE_CHECKING:
+    from kernelmark.manifest.levels.workloads import Workloads
 
 __all__ = ["ops"]
 
@@ -29,7 +33,6 @@ _project = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of the project; by default the nearest above with [tool.kernelmark] in its pyproject.toml.",
 )
-_as_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
 @click.group()
@@ -52,24 +55,25 @@ def init(folder: Path, name: str | None) -> None:
 
 @ops.command("list")
 @_project
-@_as_json
+@as_json
 def list_ops(project: Path | None, as_json: bool) -> None:
     """List the ops with their families, numbers of calls and dtypes."""
-    manifest = load_manifest(_library(project).manifest)
+    specs = load_manifest(_library(project).manifest).ops.values()
     if as_json:
-        _write_json([_summary(spec) for spec in manifest.ops.values()])
+        echo_json([_summary(spec) for spec in specs])
         return
-    rows = [
-        (spec.family, spec.name, str(len(list(spec.cases()))), _dtypes(spec))
-        for spec in manifest.ops.values()
-    ]
-    _write_table([("family", "op", "calls", "dtypes"), *rows])
+    rows = [("family", "op", "calls", "dtypes")]
+    rows += [(spec.family, spec.name, str(len(list(spec.cases()))), _dtypes(spec)) for spec in specs]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
 
 
 @ops.command()
 @click.argument("op")
 @_project
-@_as_json
+@as_json
 def show(op: str, project: Path | None, as_json: bool) -> None:
     """Show the signature, effects and calls of OP."""
     library = _library(project)
@@ -77,7 +81,7 @@ def show(op: str, project: Path | None, as_json: bool) -> None:
     with _importable(library):
         calls = [_call(call) for call in spec.calls()]
     if as_json:
-        _write_json(_summary(spec) | {"signature": _signature(spec), "calls": calls})
+        echo_json(_summary(spec) | {"signature": _signature(spec), "calls": calls})
     else:
         click.echo("\n".join(_description(spec, calls)))
 
@@ -136,34 +140,35 @@ def _importable(library: LibraryConfig) -> Iterator[None]:
 
 
 def _run_levels(library: LibraryConfig, asked: Sequence[Level]) -> list[LevelResult]:
+    from kernelmark.manifest.levels import workloads
     from kernelmark.manifest.levels.benchmarks import check_benchmarks
     from kernelmark.manifest.levels.signature import check_classes, import_ops
-    from kernelmark.manifest.levels.workloads import check_dtypes, check_shapes, check_workloads
 
     manifest = load_manifest(library.manifest)
-    workloads = cache(lambda: _workloads(library))
+    built = cache(lambda: _workloads(library))
     table: dict[Level, Callable[[], LevelResult]] = {
         Level.SIGNATURE: lambda: check_classes(manifest, import_ops(library.ops)),
-        Level.WORKLOAD: lambda: check_workloads(manifest, workloads()),
-        Level.SHAPE: lambda: check_shapes(manifest, workloads()),
-        Level.DTYPE: lambda: check_dtypes(manifest, workloads()),
+        Level.WORKLOAD: lambda: workloads.check_workloads(manifest, built()),
+        Level.SHAPE: lambda: workloads.check_shapes(manifest, built()),
+        Level.DTYPE: lambda: workloads.check_dtypes(manifest, built()),
         Level.BENCH: lambda: check_benchmarks(manifest, library),
     }
     return [check() for level, check in table.items() if level in asked]
 
 
-def _workloads(library: LibraryConfig) -> Any:
+def _workloads(library: LibraryConfig) -> Workloads:
     from kernelmark.harness.library import library_at
     from kernelmark.manifest.levels.workloads import Workloads
     from kernelmark.verify import require_reference
 
     with importing(library.cases, lambda what: ConfigError(f"[tool.kernelmark] cases: {what}")):
         entries = library_at(library.root).entries
-
-    def require(workload: Any) -> None:
-        require_reference(workload.verification(), getattr(workload, "reference", None))
-
-    return Workloads(entries, library.cases, library.root, require)
+    return Workloads(
+        entries,
+        library.cases,
+        library.root,
+        lambda workload: require_reference(workload.verification(), getattr(workload, "reference", None)),
+    )
 
 
 def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
@@ -191,17 +196,6 @@ def _write_result(result: LevelResult, library: LibraryConfig, *, err: bool = Fa
         click.echo(f"  {where}: {mark}{finding.message}", err=err)
 
 
-def _write_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2))
-
-
-def _write_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
-
-
 def _dtypes(spec: OpSpec) -> str:
     return "; ".join(f"{name}: {', '.join(allowed)}" for name, allowed in spec.dtypes.items())
 
@@ -219,44 +213,42 @@ def _summary(spec: OpSpec) -> dict[str, Any]:
 
 
 def _signature(spec: OpSpec) -> dict[str, Any]:
-    def tensor(decl: TensorDecl) -> dict[str, Any]:
-        shape = [expression.text for expression in decl.shape]
-        return {"name": decl.name, "dtype": decl.dtype, "shape": shape, "optional": decl.optional}
+    def tensors(decls: Sequence[TensorDecl]) -> list[dict[str, Any]]:
+        return [
+            {"name": d.name, "dtype": d.dtype, "shape": [e.text for e in d.shape], "optional": d.optional}
+            for d in decls
+        ]
 
-    effects, roofline = spec.effects, spec.roofline
-    formulas = {"flops": roofline.flops, "bytes": roofline.bytes}
+    roofline = spec.roofline
+    formulas = {
+        name: value and value.text for name, value in (("flops", roofline.flops), ("bytes", roofline.bytes))
+    }
+    counted = formulas | {"compute": roofline.compute, "function": roofline.function}
     return {
-        "inputs": [tensor(decl) for decl in spec.inputs],
-        "outputs": [tensor(decl) for decl in spec.outputs],
+        "inputs": tensors(spec.inputs),
+        "outputs": tensors(spec.outputs),
         "params": {
             p.name: {"type": p.type, "default": p.default, "choices": list(p.choices)} for p in spec.params
         },
         "arguments": {name: expression.text for name, expression in spec.arguments.items()},
         "effects": {
-            "mutates": list(effects.mutates),
-            "writes": list(effects.writes),
-            "aliases": dict(effects.aliases),
+            "mutates": list(spec.effects.mutates),
+            "writes": list(spec.effects.writes),
+            "aliases": dict(spec.effects.aliases),
         },
-        "roofline": {name: formula.text for name, formula in formulas.items() if formula}
-        | {k: v for k, v in (("compute", roofline.compute), ("function", roofline.function)) if v},
+        "roofline": {name: value for name, value in counted.items() if value},
     }
 
 
 def _call(call: WorkloadCall) -> dict[str, Any]:
-    work = call.roofline()
     return {
-        "id": call.id,
-        "label": call.label,
-        "source": call.source,
-        "dtypes": call.dtypes,
-        "dims": call.dims,
-        "params": call.params,
+        **{name: getattr(call, name) for name in ("id", "label", "source", "dtypes", "dims", "params")},
         "inputs": {
             name: str(call.tensors[name]) if name in call.tensors else None for name in call.signature
         },
         "outputs": {name: str(tensor) for name, tensor in call.outputs.items()},
         "arguments": call.arguments,
-        **work._asdict(),
+        **call.roofline()._asdict(),
     }
 
 
@@ -272,28 +264,25 @@ def _description(spec: OpSpec, calls: Sequence[dict[str, Any]]) -> Iterator[str]
             shape = ", ".join(tensor["shape"])
             yield f"{kind:<9} {tensor['name']}: {tensor['dtype']}[{shape}]{optional}"
     for name, param in signature["params"].items():
-        default = (
-            "given by each row" if param["default"] is None else f"default {json.dumps(param['default'])}"
-        )
+        told = "given by each row" if param["default"] is None else f"default {json.dumps(param['default'])}"
         choices = f", one of {', '.join(map(json.dumps, param['choices']))}" if param["choices"] else ""
-        yield f"params    {name}: {param['type']}, {default}{choices}"
+        yield f"params    {name}: {param['type']}, {told}{choices}"
     for kind in ("arguments", "effects", "roofline"):
         entries = (f"{name} = {_shown(value)}" for name, value in signature[kind].items() if value)
-        yield f"{kind:<9} {'; '.join(entries) or 'none'}"
+        yield f"{kind:<9} {_listed(entries)}"
     for call in calls:
-        yield from ("", *_call_lines(call))
+        yield from ("", call["id"], f"  source  {call['source']}")
+        for kind in ("inputs", "outputs"):
+            tensors = (f"{name} {tensor or 'not given'}" for name, tensor in call[kind].items())
+            yield f"  {kind:<7} {_listed(tensors)}"
+        if call["params"]:
+            params = (f"{name} = {json.dumps(value)}" for name, value in call["params"].items())
+            yield f"  params  {_listed(params)}"
+        yield f"  work    {call['flops']:,} operations in {call['compute']}, {call['bytes']:,} bytes"
 
 
-def _call_lines(call: dict[str, Any]) -> Iterator[str]:
-    yield call["id"]
-    yield f"  source  {call['source']}"
-    for kind in ("inputs", "outputs"):
-        tensors = (f"{name} {tensor or 'not given'}" for name, tensor in call[kind].items())
-        yield f"  {kind:<7} {'; '.join(tensors) or 'none'}"
-    if call["params"]:
-        params = (f"{name} = {json.dumps(value)}" for name, value in call["params"].items())
-        yield f"  params  {'; '.join(params)}"
-    yield f"  work    {call['flops']:,} operations in {call['compute']}, {call['bytes']:,} bytes"
+def _listed(entries: Iterable[str]) -> str:
+    return "; ".join(entries) or "none"
 
 
 def _shown(value: Any) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernelmark.cli.tables import echo_table, new_table
+from kernelmark.cli.console import echo_table
 from torchsched.bindings import available
 from torchsched.descriptors import find_schedule, list_schedules
 from torchsched.descriptors.explain import explain_parameter, explain_steps, short_path
-from torchsched.descriptors.lookup import Listed, find_path
+from torchsched.descriptors.lookup import find_path
 from torchsched.descriptors.passes import check_passes
 from torchsched.elements import FLOATS, Element
 from torchsched.targets import detect, override
@@ -27,14 +27,15 @@ def show_list(roots: Sequence[Path], *, target: str | None, feature: str | None,
     """Print every schedule that has a name; a star marks those that the target would take."""
     chosen = override(detect(), name=target, feature=feature, threads=threads)
     click.echo(f"target: {chosen}")
-    table = new_table("", "pipeline", "dtype", "for", "from", "description")
+    rows: list[tuple[str, ...]] = []
     for listed in sorted(list_schedules(roots), key=lambda each: each.pipeline):
         elements = FLOATS if listed.element is None else (listed.element,)
         taken = any(find_path(listed.pipeline, each, chosen, roots) == listed.path for each in elements)
         said = f"cannot be used: {listed.problem}" if listed.problem else listed.description
         element = str(listed.element) if listed.element else "any"
-        table.add_row("*" if taken else "", listed.pipeline, element, listed.serves, _root(listed), said)
-    echo_table(table)
+        root = "shipped" if listed.shipped else short_path(listed.root)
+        rows.append(("*" if taken else "", listed.pipeline, element, listed.serves, root, said))
+    echo_table(("", "pipeline", "dtype", "for", "from", "description"), rows)
 
 
 def show_explained(request: ModelRequest) -> None:
@@ -55,19 +56,22 @@ def show_explained(request: ModelRequest) -> None:
     if not installed:
         click.echo(f"the passes were not looked up: {installed.detail}")
     if schedule.parameters:
-        table = new_table("parameter", "value", "declared", "choices")
-        for parameter in schedule.parameters:
-            name, value, choices, where = explain_parameter(parameter)
-            table.add_row(name, value, where, choices)
+        told = (explain_parameter(parameter) for parameter in schedule.parameters)
         click.echo()
-        echo_table(table)
-    table = new_table("", "kind", "where", "step")
-    for step in explain_steps(schedule):
-        number = "" if step.number is None else str(step.number)
-        table.add_row(number, step.kind, step.where, f"{step.text}{f'  ({step.note})' if step.note else ''}")
+        echo_table(
+            ("parameter", "value", "declared", "choices"),
+            ((name, value, where, choices) for name, value, choices, where in told),
+        )
     click.echo()
-    echo_table(table)
-
-
-def _root(listed: Listed) -> str:
-    return "shipped" if listed.shipped else short_path(listed.root)
+    echo_table(
+        ("", "kind", "where", "step"),
+        (
+            (
+                "" if step.number is None else str(step.number),
+                step.kind,
+                step.where,
+                f"{step.text}{f'  ({step.note})' if step.note else ''}",
+            )
+            for step in explain_steps(schedule)
+        ),
+    )
