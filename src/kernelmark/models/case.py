@@ -31,7 +31,6 @@ from torchsched.signature import TensorType
 __all__ = [
     "Binder",
     "Contestant",
-    "ModelWork",
     "Subject",
     "check_on_second_draw",
     "compare",
@@ -264,11 +263,12 @@ def compare(
     contestants: Mapping[str, object],
     session: harness.Session,
     *,
-    op: ModelWork | None = None,
+    work: Work | None = None,
 ) -> harness.Comparison:
     """Let the engine check the contestants of a case, and time them where the session does; the first is ours."""
     (name, ours), *others = contestants.items()
     assert isinstance(ours, harness.Implementation)
+    op = None if work is None else SimpleNamespace(eval_roofline=lambda: work)
     try:
         with harness.use_session(session):
             return harness.run_plan(harness.make_plan(case, (name, ours), dict(others)), session, op=op)
@@ -337,32 +337,15 @@ def check_on_second_draw(
         raise type(error)(message, comparison=error.comparison) from error.__cause__
 
 
-# --- work ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ModelWork:
-    """The work of one call, as the engine asks an op for it."""
-
-    flops: int
-    bytes: int
-    element: Element
-    note: str = ""
-    """What a reader must know of the count."""
-
-    def eval_roofline(self) -> Work:
-        """Give the work to the engine."""
-        return Work(self.flops, self.bytes, str(self.element.torch).removeprefix("torch."))
-
-
 _AGREES = 0.01
 """How far a stated count may lie from the counted one before it is told; formulas leave out a bias."""
 
 
-def count_work(subject: Subject) -> ModelWork:
+def count_work(subject: Subject) -> tuple[Work, str]:
     """Count the operations of products and convolutions, and the bytes of what goes in and out, once each.
 
-    The model is called once. What the request states takes the place of what is counted.
+    The model is called once. What the request states takes the place of what is counted; where they disagree, a
+    sentence says so.
     """
     request, model, inputs, note = subject.request, subject.model, subject.state.private_inputs(), ""
     # of a recurrent layer that is one call of oneDNN's, the counter sees nothing
@@ -379,4 +362,5 @@ def count_work(subject: Subject) -> ModelWork:
             f"{stated / 1e9:.6g} GFLOP are stated, and its products and convolutions have {counted / 1e9:.6g}"
             f" ({stated / counted:.3g} times as many); figures go by what is stated"
         )
-    return ModelWork(stated, request.bytes or max(1, nbytes), subject.element, note)
+    compute = str(subject.element.torch).removeprefix("torch.")
+    return Work(stated, request.bytes or max(1, nbytes), compute), note

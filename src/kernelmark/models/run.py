@@ -14,26 +14,16 @@ from typing import Any
 
 import torch
 
+from kernelmark.device import open_device
 from kernelmark.errors import KernelmarkError, ModelError, UnavailableError, UsageError, VerificationError
 from kernelmark.harness import Comparison, Session, SessionOptions, Unavailable
-from kernelmark.models.case import (
-    Contestant,
-    ModelWork,
-    Subject,
-    check_on_second_draw,
-    compare,
-    count_work,
-    draw_twice,
-    load_subject,
-    make_case,
-    told_of_memory,
-    untimed_row,
-)
+from kernelmark.models import case as cases
 from kernelmark.models.compilers import build_options, compile_by_mlir, compile_with, exact_float32
 from kernelmark.models.request import MLIR, ModelRequest, Show, figure
 from kernelmark.records import Check, Note, NoteKind, Role, Row
 from kernelmark.report import write_reports
 from kernelmark.report.notes import note_text
+from kernelmark.roofline import Work
 from kernelmark.timing import Budget
 from kernelmark.units import format_time
 from kernelmark.verify import Tolerance
@@ -54,7 +44,7 @@ class ModelRun:
     tolerance: Tolerance
     seconds: Mapping[str, float]
     """What each stage of compiling took; none of it is in a call. Empty where no code was compiled by way of MLIR."""
-    work: ModelWork | None
+    work: Work | None
     """None where nothing was timed."""
     folder: Path | None
     """Where the run is kept."""
@@ -111,7 +101,15 @@ def run_model(
         VerificationError: the compiled model's answer is wrong; nothing was timed. The rows are recorded.
         TimingError: the instrument cannot vouch for a reading.
     """
-    device = _device(request)
+    device = request.resolve_device()
+    if device != "cpu":
+        try:
+            torch.device(device)
+        except RuntimeError as error:
+            raise UsageError(
+                f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
+            ) from error
+        open_device(device)  # that there is none is told before a model's file runs
     compiler = request.compiler_on(device)
     target = request.resolve_target() if device == "cpu" else None
     if compiler == MLIR and target is not None:
@@ -131,9 +129,9 @@ def run_model(
     session = Session(options, command=tuple(command))
     outcome = "failed"
     try:
-        with torch.no_grad(), settled(target) as malloc, told_of_memory(request.name):
+        with torch.no_grad(), settled(target) as malloc, cases.told_of_memory(request.name):
             on_step("load")
-            subject = load_subject(request, device)
+            subject = cases.load_subject(request, device)
             found = _Run(subject, compiler, target, session, tell).carry_out(observer, on_step, malloc)
             outcome = "completed"
     finally:
@@ -147,7 +145,7 @@ def run_model(
 class _Run:
     """One run of one model."""
 
-    subject: Subject
+    subject: cases.Subject
     compiler: str
     target: Target | None
     """What code is made for; ``None`` on a device that none is made for by way of MLIR."""
@@ -165,7 +163,7 @@ class _Run:
         facts = subject.facts()
         try:
             if self.compiler == MLIR and self.target is not None:
-                ours: Contestant | Unavailable = compile_by_mlir(
+                ours: cases.Contestant | Unavailable = compile_by_mlir(
                     subject, self.target, tell=self.tell, observer=observer, on_step=on_step
                 )
                 notes = "; ".join(self.target.notes)
@@ -175,21 +173,21 @@ class _Run:
                 self._record(facts, {self.compiler: ours, **others})
                 raise UnavailableError(f"{self.compiler} on {subject.device}: {ours.reason}")
             on_step(Stage.RUN)
-            second, draws = draw_twice(subject, tell=self.tell)
+            second, draws = cases.draw_twice(subject, tell=self.tell)
             facts |= {"draws": draws, **ours.facts, **({"notes": notes} if notes else {}), **malloc}
-            case, bound = make_case(subject, facts), ours.bind(subject.state)
+            case, bound = cases.make_case(subject, facts), ours.bind(subject.state)
             self.tell("Running the benchmark..." if request.benchmark else "Executing the module...")
             try:
-                check_on_second_draw(ours, subject, second, facts)
+                cases.check_on_second_draw(ours, subject, second, facts)
             except VerificationError as error:
                 for row in error.comparison or ():
                     self.session.record(row)
                 raise
-            work = count_work(subject) if request.benchmark else None
-            if work is not None and work.note:
-                self.tell(work.note)
+            work, note = cases.count_work(subject) if request.benchmark else (None, "")
+            if note:
+                self.tell(note)
             contestants = {self.compiler: bound, **self._baselines(), **others}
-            comparison = compare(case, contestants, self.session, op=work)
+            comparison = cases.compare(case, contestants, self.session, work=work)
         except ModelError as error:
             if request.out is not None:
                 self._record(facts, {self.compiler: error})
@@ -213,40 +211,15 @@ class _Run:
 
     def _record(self, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]) -> None:
         """Keep a row of each implementation that there is none of; ``facts`` say at which stage a model failed."""
-        case = make_case(self.subject, facts)
+        case = cases.make_case(self.subject, facts)
         for name, end in ends.items():
             role = Role.OURS if name == self.compiler else Role.BASELINE
             if isinstance(end, ModelError):
-                row = untimed_row(case, name, Check.FAILED, Note.error(end), role=role, stage=end.stage)
+                row = cases.untimed_row(case, name, Check.FAILED, Note.error(end), role=role, stage=end.stage)
             else:
                 note = Note.of(NoteKind.UNAVAILABLE, reason=end.reason)
-                row = untimed_row(case, name, Check.UNAVAILABLE, note, role=role)
+                row = cases.untimed_row(case, name, Check.UNAVAILABLE, note, role=role)
             self.session.record(row)
-
-
-def _device(request: ModelRequest) -> str:
-    """Give the device's own name.
-
-    Raises:
-        UsageError: torch has no such kind of device.
-        UnavailableError: this machine, or this build of torch, has none.
-    """
-    device = request.resolve_device()
-    if device == "cpu":
-        return device
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise UsageError(
-            f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
-        ) from error
-    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if current is None or current.type != kind:
-        there = f"{current.type} and cpu" if current is not None else "cpu alone"
-        raise UnavailableError(
-            f"--device {device}: torch {torch.__version__} finds no {kind} device here, but {there}"
-        )
-    return device
 
 
 @contextmanager

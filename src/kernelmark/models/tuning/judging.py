@@ -1,7 +1,7 @@
 """Judges candidates in workers that can be ended: one for each job, with limits of time.
 
 A worker loads the model once, compiles candidates, and lets the engine check or time them. It may hang or die at any
-candidate: what it has told says how far it came, and the rest of its job goes to another one.
+candidate: what it has told says how far it came, and another one is asked for the rest.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,17 +18,7 @@ import torch
 from kernelmark.errors import CrashedError, KernelmarkError, ModelError, VerificationError
 from kernelmark.harness import Session, SessionOptions
 from kernelmark.isolation import Channel, Ended, Limits, Start, Worker
-from kernelmark.models.case import (
-    Contestant,
-    Subject,
-    check_on_second_draw,
-    compare,
-    draw_twice,
-    load_subject,
-    make_case,
-    told_of_memory,
-    untimed_row,
-)
+from kernelmark.models import case as cases
 from kernelmark.models.compilers import bound_code, build_options, facts_of_code
 from kernelmark.models.request import ModelRequest, TuneRequest, packed, unpacked
 from kernelmark.models.run import settled
@@ -108,26 +98,31 @@ class ProcessJudge:
     def check(
         self, case_id: str, candidates: Sequence[Candidate], known: Mapping[str, str]
     ) -> tuple[Row, ...]:
-        """Compile and check: gives a row for each candidate.
+        """Compile and check: gives a row for each candidate that one worker came to, at least one.
 
         Raises:
             KernelmarkError: the model itself cannot be used, so that no candidate could.
             CrashedError: the process died before it came to a candidate.
         """
-        left, rows = list(candidates), list[Row]()
-        while left:
-            ended = self._run(case_id, left, known={**known, **codes_of(rows)})
-            if ended.failure is not None:
-                raise ended.failure.error
-            answered = _rows(ended)
-            rows += answered
-            left = left[len(answered) :]
-            if ended.death is None or not left:
-                break
-            if _at(ended) != left[0].label:
-                raise CrashedError(f"no candidate was come to: {self._death(ended)}")
-            rows.append(self._died(case_id, left.pop(0), ended))
-        return tuple(rows)
+        ended = self._run(case_id, candidates, known=known)
+        if ended.failure is not None:
+            raise ended.failure.error
+        rows = _rows(ended)
+        if ended.death is None or len(rows) == len(candidates):
+            return rows
+        culprit = candidates[len(rows)]
+        if _at(ended) != culprit.label:
+            raise CrashedError(f"no candidate was come to: {self._death(ended)}")
+        died = Row(
+            case=case_id,
+            implementation=culprit.label,
+            role=Role.OURS,
+            check=Check.FAILED,
+            note=Note.of(NoteKind.FAILED_AT, stage=ended.stage, text=self._death(ended)),
+            params={"stage": ended.stage, "died": True},
+            seed=self._request.model.seed,
+        )
+        return (*rows, died)
 
     def measure(
         self, case_id: str, contestants: Sequence[Candidate], budget: Budget, facts: Mapping[str, Any]
@@ -163,17 +158,6 @@ class ProcessJudge:
         )
         return "\n".join(filter(None, [told, ended.errors.strip() or ended.output.strip()]))
 
-    def _died(self, case_id: str, candidate: Candidate, ended: Ended[None]) -> Row:
-        return Row(
-            case=case_id,
-            implementation=candidate.label,
-            role=Role.OURS,
-            check=Check.FAILED,
-            note=Note.of(NoteKind.FAILED_AT, stage=ended.stage, text=self._death(ended)),
-            params={"stage": ended.stage, "died": True},
-            seed=self._request.model.seed,
-        )
-
 
 def codes_of(rows: Iterable[Row]) -> dict[str, str]:
     """Give the label of the candidate that has each code that was checked, by the code's digest."""
@@ -200,35 +184,40 @@ def carry_out(job: str, channel: Channel) -> None:
     """Carry out a packed :class:`TuneJob`; rows are handed over as they are made."""
     asked: TuneJob = unpacked(job)
     target = asked.request.resolve_target()
-    with torch.no_grad(), settled(target) as malloc, told_of_memory(asked.request.name):
-        shop = _Shop(asked, channel, target, load_subject(asked.request), malloc)
+    with torch.no_grad(), settled(target) as malloc, cases.told_of_memory(asked.request.name):
+        shop = _Shop(asked, channel, target, cases.load_subject(asked.request), malloc)
         if asked.budget is None:
             shop.check_all()
         else:
             shop.measure()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Shop:
     """One model, loaded, and what is made of it."""
 
     job: TuneJob
     channel: Channel
     target: Target
-    subject: Subject
+    subject: cases.Subject
     malloc: Mapping[str, str]
+    reached: Stage = Stage.IMPORT
+    """The last stage of the candidate that it is at."""
+    ends_s: float = 0.0
+    """When that candidate's time is up."""
 
-    def begin(self, candidate: Candidate) -> Callable[[Stage], None]:
-        """Tell that a candidate begins; gives what tells each of its stages, all in the time that it may take."""
+    def enter(self, stage: Stage) -> None:
+        """Tell that a stage begins, in what is left of the candidate's time."""
+        self.reached = stage
+        self.channel.stage(stage, limit_s=max(0.0, self.ends_s - time.monotonic()))
+
+    def build(self, candidate: Candidate) -> Built:
+        """Compile the model with a candidate's values; that it begins, and each of its stages, is told."""
         self.channel.tell({"candidate": candidate.label})
-        ends_s = time.monotonic() + self.job.limit_s
-        return lambda stage: self.channel.stage(stage, limit_s=max(0.0, ends_s - time.monotonic()))
-
-    def build(self, candidate: Candidate, began: Callable[[Stage], object]) -> Built:
-        """Compile the model with a candidate's values; each stage is told as it begins."""
+        self.reached, self.ends_s = Stage.IMPORT, time.monotonic() + self.job.limit_s
         options = build_options(self.job.request, self.target, candidate.values)
         options = replace(options, element=self.subject.element)
-        return build(self.subject.model, self.subject.state.inputs, options, on_stage=began)
+        return build(self.subject.model, self.subject.state.inputs, options, on_stage=self.enter)
 
     def facts(self, more: Mapping[str, Any] = {}) -> dict[str, Any]:
         """Give what a report says."""
@@ -244,7 +233,7 @@ class _Shop:
 
     def check_all(self) -> None:
         """Check each candidate; whatever goes wrong is its row."""
-        known, (second, draws) = dict(self.job.known), draw_twice(self.subject)
+        known, (second, draws) = dict(self.job.known), cases.draw_twice(self.subject)
         for candidate in self.job.candidates:
             row = self._checked(candidate, known, second, draws)
             self.channel.tell({"row": row})
@@ -254,52 +243,48 @@ class _Shop:
     def _checked(
         self, candidate: Candidate, known: Mapping[str, str], second: State | None, draws: str
     ) -> Row:
-        reached, tell, subject, label = Stage.IMPORT, self.begin(candidate), self.subject, candidate.label
-
-        def began(stage: Stage) -> None:
-            nonlocal reached
-            reached = stage
-            tell(stage)
-
-        case = make_case(subject, self.facts(), case_id=self.job.case_id)
+        subject, label = self.subject, candidate.label
+        case = cases.make_case(subject, self.facts(), case_id=self.job.case_id)
         try:
-            built = self.build(candidate, began)
+            built = self.build(candidate)
             # what LLVM got, and for how many threads
             text = f"{built.compiled.threads}\n{built.compiled.llvm_module}"
             code = hashlib.sha256(text.encode()).hexdigest()[:16]
             facts = {"code": code, "threads": built.compiled.threads, "draws": draws}
             if (same := known.get(code)) is not None:
                 note = Note.of(NoteKind.SAME_CODE, candidate=same)
-                return untimed_row(case, label, Check.VERIFIED, note, **facts, same=same)
-            began(Stage.RUN)
-            contestant, facts = Contestant(label, bound_code(built)), self.facts(facts)
-            check_on_second_draw(contestant, subject, second, facts)
-            checked = make_case(subject, facts, case_id=self.job.case_id)
-            return compare(checked, {label: contestant.bind(subject.state)}, self.session()).rows[0]
+                return cases.untimed_row(case, label, Check.VERIFIED, note, **facts, same=same)
+            self.enter(Stage.RUN)
+            contestant, facts = cases.Contestant(label, bound_code(built)), self.facts(facts)
+            cases.check_on_second_draw(contestant, subject, second, facts)
+            checked = cases.make_case(subject, facts, case_id=self.job.case_id)
+            return cases.compare(checked, {label: contestant.bind(subject.state)}, self.session()).rows[0]
         except Exception as error:  # noqa: BLE001 - a compiler that breaks on a candidate is what was to be found out
             if isinstance(error, VerificationError) and error.comparison is not None:
                 row = error.comparison.rows[0]
                 return row.model_copy(update={"case": self.job.case_id, "note": Note.error(error)})
-            at, note = str(reached), Note.of(NoteKind.FAILED_AT, stage=str(reached), text=message_of(error))
+            at, note = str(self.reached), Note.error(error)
             if isinstance(error, ModelError):  # its message names the stage
-                at, note = str(error.stage), Note.error(error)
+                at = str(error.stage)
+            else:
+                note = Note.of(NoteKind.FAILED_AT, stage=at, text=message_of(error))
             own = isinstance(error, KernelmarkError)
             trace = None if own else "".join(traceback.format_exception(error))
-            row = untimed_row(case, label, Check.FAILED, note, stage=at)
+            row = cases.untimed_row(case, label, Check.FAILED, note, stage=at)
             return row.model_copy(update={"traceback": trace})
 
     def measure(self) -> None:
         """Compile all candidates, and time them together."""
         state, codes, threads = self.subject.state, dict[str, object](), 1
         for candidate in self.job.candidates:
-            built = self.build(candidate, self.begin(candidate))
+            built = self.build(candidate)
             codes[candidate.label] = bound_code(built)(state)
             threads = max(threads, built.compiled.threads)
         facts = self.facts({**self.job.facts, **facts_of_code(threads)})
-        case, session = make_case(self.subject, facts, case_id=self.job.case_id), self.session()
+        case, session = cases.make_case(self.subject, facts, case_id=self.job.case_id), self.session()
         self.channel.stage(MEASURE)
         try:
-            compare(case, codes, session)
+            cases.compare(case, codes, session)
         finally:
             for row in session.rows:
                 self.channel.tell({"row": row})
