@@ -79,11 +79,7 @@ def _calling(name: str, function: Function, backend: str) -> Contestant:
         def run() -> Any:
             return {"out": function(*private), "state": state.after(private)}
 
-        def reset() -> None:
-            state.put_back()
-            state.put_back_inputs(private)
-
-        return Implementation(run=run, args=(), reset=reset, backend=backend)
+        return Implementation(run=run, args=(), reset=lambda: state.put_back(private), backend=backend)
 
     return Contestant(name, bind)
 
@@ -93,8 +89,7 @@ def _call_once(function: Function, state: State) -> None:
     private = state.private_inputs()
     with torch.no_grad():
         function(*private)
-    state.put_back()
-    state.put_back_inputs(private)
+    state.put_back(private)
 
 
 def compute_float32_exactly() -> dict[Any, bool]:
@@ -216,12 +211,7 @@ def bound_code(built: Built) -> Binder:
 
 
 def _through_torch_compile(subject: Subject, backend: Backend) -> Function:
-    """Compile graph by graph, now.
-
-    Raises:
-        KernelmarkError: what the backend raised, without torch's wrapping of it.
-        ModelImportError: torch.compile itself failed, or handed over nothing.
-    """
+    """Compile graph by graph, now; what the backend raises comes without torch's wrapping of it."""
     name = type(subject.model).__name__
     function: Any = torch.compile(subject.model, backend=backend)
     try:

@@ -23,7 +23,6 @@ from torchsched.ingress.shapes import InputSpec, Literal
 from torchsched.targets import Target, detect, override, require_here
 
 __all__ = [
-    "MIN_ITERATIONS",
     "MLIR",
     "Baseline",
     "Dump",
@@ -39,15 +38,8 @@ __all__ = [
     "unpacked",
 ]
 
-COMPILERS = "kernelmark.model_compilers"
-"""The group of entry points that other compilers are found by."""
-
 MLIR = "mlir"
 """The compiler that comes with kernelmark, :mod:`torchsched`, and what its row is called."""
-MIN_ITERATIONS = 2
-"""Samples below which there is no block with two passes."""
-LARGEST_SEED = 2**63 - 1
-"""What torch's generators take."""
 
 
 class Mode(StrEnum):
@@ -134,20 +126,18 @@ class ModelRequest:
     def __post_init__(self) -> None:
         if not self.pipeline:
             raise UsageError("no pipeline is named")
-        if self.compiler is not None and self.compiler not in (
-            known := [MLIR, *Baseline, *installed_compilers()]
-        ):
+        known = () if self.compiler is None else (MLIR, *Baseline, *installed_compilers())
+        if self.compiler is not None and self.compiler not in known:
             hint = suggestion(self.compiler, known, there_are="compilers")
             raise UsageError(f"--compiler {self.compiler}: there is none; {hint}")
         if self.element is not None and self.element not in FLOATS:
             raise UsageError(f"--dtype {self.element}: a model is converted to {listing(FLOATS)}")
-        _require_whole("iterations", self.iterations, MIN_ITERATIONS)
+        _require_whole("iterations", self.iterations, 2)  # with fewer no block has two passes
         _require_whole("seed", self.seed, 0)
-        for name, value in (("threads", self.threads), ("bytes", self.bytes)):
-            if value is not None:
-                _require_whole(name, value, 1)
-        if self.seed > LARGEST_SEED:
-            raise UsageError(f"--seed {self.seed}: torch takes seeds up to {LARGEST_SEED}")
+        _require_whole("threads", self.threads, 1)
+        _require_whole("bytes", self.bytes, 1)
+        if self.seed >= 2**63:
+            raise UsageError(f"--seed {self.seed}: torch takes seeds up to {2**63 - 1}")
 
     @property
     def name(self) -> str:
@@ -174,9 +164,9 @@ class ModelRequest:
             UsageError: something was asked of ``mlir`` that another compiler does not do.
         """
         compiler = self.compiler or (MLIR if device == "cpu" else Baseline.INDUCTOR.value)
-        if compiler == MLIR and device == "cpu":
-            return compiler
         if compiler == MLIR:
+            if device == "cpu":
+                return compiler
             raise UsageError(f"--compiler {MLIR} with --device {device}: it makes code for the CPU only")
         only_mlir_obeys = {
             "torch-compile": self.mode is not Mode.IMPORT,
@@ -259,14 +249,15 @@ class TuneRequest:
         return self.write or self.folder / "tuned.yaml"
 
 
-def _require_whole(option: str, value: int, least: int) -> None:
-    if type(value) is not int or value < least:
+def _require_whole(option: str, value: int | None, least: int) -> None:
+    if value is not None and (type(value) is not int or value < least):
         raise UsageError(f"--{option} {value}: give a whole number of at least {least}")
 
 
 def installed_compilers() -> Mapping[str, EntryPoint]:
     """Give the compilers that are installed beside torch's and kernelmark's own, by name."""
-    return {each.name: each for each in sorted(entry_points(group=COMPILERS), key=lambda each: each.name)}
+    found = entry_points(group="kernelmark.model_compilers")
+    return {each.name: each for each in sorted(found, key=lambda each: each.name)}
 
 
 def packed(value: object) -> str:

@@ -126,11 +126,12 @@ class State(Kept):
         """Give inputs that may be written."""
         return cloned(self.inputs) if self._written else self.inputs
 
-    def put_back_inputs(self, private: Sequence[Any]) -> None:
-        """Let inputs that were written be what they were."""
-        tensors = _tensors(private)
+    def put_back(self, private: Sequence[Any] | None = None) -> None:
+        """Let the tensors be what they were, and those of ``private`` inputs that were written."""
+        super().put_back()
+        tensors = [] if private is None else _tensors(private)
         with torch.no_grad():
-            for index, kept in zip(self._written, self._kept, strict=True):
+            for index, kept in zip(self._written, self._kept, strict=True) if tensors else ():
                 tensors[index].copy_(kept)
 
     def after(self, inputs: Sequence[Any]) -> dict[str, torch.Tensor]:

@@ -63,8 +63,7 @@ def test_every_call_gives_the_same_where_the_state_is_put_back() -> None:
     private = state.private_inputs()
     answers = []
     for _ in range(3):
-        state.put_back()
-        state.put_back_inputs(private)
+        state.put_back(private)
         answers.append((model(*private).detach(), {k: v.clone() for k, v in state.after(private).items()}))
     first = answers[0]
     assert set(first[1]) == {"calls", "hidden", "inner.deep", "input[1]"}
@@ -108,8 +107,7 @@ def test_the_state_of_other_inputs_calls_nothing() -> None:
     other = state.for_inputs(others)
     private = other.private_inputs()
     model(*private)
-    other.put_back()
-    other.put_back_inputs(private)
+    other.put_back(private)
     assert torch.equal(private[1][0], torch.full((2,), 5.0))
     assert torch.equal(model.get_buffer("calls"), torch.zeros(3))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from torchsched.building import Built, build
 from torchsched.failures import Stage
 from torchsched.targets import Target
 
-__all__ = ["MEASURE", "Measured", "ProcessJudge", "TuneJob", "carry_out", "codes_of"]
+__all__ = ["MEASURE", "Measured", "ProcessJudge", "TuneJob", "carry_out"]
 
 MEASURE = "measure"
 """The stage of a worker in which everything is compiled, and timed."""
@@ -157,15 +157,6 @@ class ProcessJudge:
             f"it did not end within {limit_s:.3g} s; --limit gives it more" if timed_out else str(ended.death)
         )
         return "\n".join(filter(None, [told, ended.errors.strip() or ended.output.strip()]))
-
-
-def codes_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Give the label of the candidate that has each code that was checked, by the code's digest."""
-    return {
-        str(row.params["code"]): row.implementation
-        for row in rows
-        if row.check.comparable and "same" not in row.params
-    }
 
 
 def _rows(ended: Ended[None]) -> tuple[Row, ...]:

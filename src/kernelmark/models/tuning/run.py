@@ -19,7 +19,7 @@ from kernelmark.models.case import load_asked, main_element, types_of
 from kernelmark.models.request import TuneRequest, figure, policy_for
 from kernelmark.models.tuning.book import STATE_FILE, Book, Phase, State, read_state
 from kernelmark.models.tuning.judging import ProcessJudge
-from kernelmark.models.tuning.search import CONFIRMATION, PROTOCOL_NOTE, Fate, Outcome, Search
+from kernelmark.models.tuning.search import CONFIRMATION, RUNGS, Fate, Outcome, Search
 from kernelmark.models.tuning.space import DEFAULT, Candidate, Space, make_space, write_descriptor
 from kernelmark.records import RECORDS_FILE, Check, Note, NoteKind, Role, Row, RunHeader, read_run
 from kernelmark.report import write_reports
@@ -79,10 +79,7 @@ class Found:
 
 
 def tune_model(
-    request: TuneRequest,
-    *,
-    command: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda line: None,
+    request: TuneRequest, *, command: Sequence[str] = (), tell: Callable[[str], None] = lambda line: None
 ) -> Found:
     """Search the parameters of a schedule for a model, and write the best ones as a descriptor.
 
@@ -178,13 +175,15 @@ def _digest(data: bytes) -> str:
 def _open_book(request: TuneRequest, question: _Question, command: Sequence[str]) -> tuple[Book, RunHeader]:
     """Begin the book of a search, or open the one that is gone on with; give the header of its run too."""
     folder, held = request.folder, request.folder / RECORDS_FILE
+    rungs = ", ".join(f"{rung.blocks} blocks of up to {rung.max_count} samples" for rung in RUNGS)
     options = SessionOptions(
         device="cpu",
         cache=request.model.cache,
         budget=CONFIRMATION,
         out=folder,
         ceilings=False,
-        notes=(PROTOCOL_NOTE,),
+        # a header holds one protocol
+        notes=(f"the protocol is that of the confirmation; the runs of the race are shorter: {rungs}",),
     )
     session = Session(options, command=tuple(command))
     here = environment()

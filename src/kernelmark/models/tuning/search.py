@@ -18,7 +18,7 @@ from itertools import count
 
 from kernelmark.errors import CrashedError, KernelmarkError, VerificationError
 from kernelmark.models.tuning.book import Book, Phase
-from kernelmark.models.tuning.judging import ProcessJudge, codes_of
+from kernelmark.models.tuning.judging import ProcessJudge
 from kernelmark.models.tuning.space import DEFAULT, Candidate
 from kernelmark.records import Check, Note, Ratio, Role, Row
 from kernelmark.report.notes import note_text
@@ -26,18 +26,7 @@ from kernelmark.timing import Budget
 from kernelmark.units import format_ratio
 from torchsched.failures import Stage, failure
 
-__all__ = [
-    "CONFIRMATION",
-    "GROUP",
-    "PROTOCOL_NOTE",
-    "RUNGS",
-    "Drop",
-    "Fate",
-    "Outcome",
-    "Race",
-    "Search",
-    "groups",
-]
+__all__ = ["CONFIRMATION", "GROUP", "RUNGS", "Drop", "Fate", "Outcome", "Race", "Search", "groups"]
 
 RUNGS = (
     Budget(warmup_ms=5, sample_ms=20, prepare_ms=100, min_count=8, max_count=40, blocks=4),
@@ -54,14 +43,6 @@ CONFIRMATION = Budget(warmup_ms=25, sample_ms=300, prepare_ms=1500, min_count=40
 GROUP = 4
 """Challengers of one run. Incumbent and default take part in each, so that few would measure those most of the time,
 and many would let the machine drift within a block."""
-
-_KEPT = 1 / 2
-
-PROTOCOL_NOTE = (
-    "the protocol is that of the confirmation; the runs of the race are shorter:"
-    f" {', '.join(f'{rung.blocks} blocks of up to {rung.max_count} samples' for rung in RUNGS)}"
-)
-"""What a reader of the whole run must know: its header holds one protocol."""
 
 
 class Fate(StrEnum):
@@ -105,7 +86,7 @@ class Race:
         others = [each for each in by_value if each != best]
         slower = [each for each in others if (ratios[each].low or 0.0) > bar]
         left = [each for each in others if each not in slower]
-        behind = [] if last else left[math.ceil(len(left) * _KEPT) :]
+        behind = [] if last else left[math.ceil(len(left) / 2) :]
         fates = dict.fromkeys(slower, Fate.SLOWER) | dict.fromkeys(behind, Fate.BEHIND)
         if best is not None and self.incumbent != DEFAULT:
             fates[self.incumbent] = Fate.SLOWER
@@ -181,7 +162,7 @@ class Search:
         """
         checked = self._check()
         self.tell(f"checked {len(checked)} of {len(self.candidates)}: {_counts(checked.values())}")
-        right = [label for label, row in checked.items() if row.check.comparable and "same" not in row.params]
+        right = _right(checked).keys()
         order = [each.label for each in self.candidates]
         race = self._race(Race(alive=tuple(each for each in order if each in right and each != DEFAULT)))
         ratio, trouble = (None, "") if race.incumbent == DEFAULT else self._confirm(race.incumbent)
@@ -197,7 +178,8 @@ class Search:
             if not left or late:
                 self._in_time = not left
                 return checked
-            begin, known = self.clock(), codes_of(checked.values())
+            begin = self.clock()
+            known = {str(row.params["code"]): label for label, row in _right(checked).items()}
             rows = self.judge.check(f"{self.case_id}: checked", left[:BATCH], known)
             self.book.record(rows, Phase.CHECK, seconds=self.clock() - begin)
             for row in rows:
@@ -284,6 +266,11 @@ class Search:
         return [by_label[label] for label in labels]
 
 
+def _right(checked: Mapping[str, Row]) -> dict[str, Row]:
+    """Give those with a right answer and code that no other has, by label."""
+    return {each: row for each, row in checked.items() if row.check.comparable and "same" not in row.params}
+
+
 def _unusable(row: Row) -> KernelmarkError:
     """Give the error for a default that cannot be compared with, of the class that its stage names."""
     message = f"the default parameters fail, so that there is nothing to compare with; {note_text(row.note)}"
@@ -298,10 +285,6 @@ def _counts(given: Iterable[Row]) -> str:
     same = sum("same" in row.params for row in rows)
     failed = [row for row in rows if row.check is Check.FAILED]
     stopped = sum("stage" in row.params for row in failed)
-    counts = {
-        "the same code as another": same,
-        "wrong": len(failed) - stopped,
-        "without an answer": stopped,
-    }
+    counts = {"the same code as another": same, "wrong": len(failed) - stopped, "without an answer": stopped}
     told = [f"{count} {what}" for what, count in counts.items() if count]
     return ", ".join([f"{len(rows) - same - len(failed)} right", *told])

@@ -100,12 +100,11 @@ def make_space(
         UsageError: a parameter is both searched and held.
     """
     parameters = {each.name: each for each in schedule.parameters}
+    nothing = partial(ScheduleError, path=str(schedule.paths[0]), line=1)
     if not parameters:
-        raise ScheduleError(
+        raise nothing(
             f"{schedule.name} declares no parameters, so there is nothing to search; declare some under 'parameters',"
-            " or choose a pipeline that has some (--explain-schedule shows them)",
-            path=str(schedule.paths[0]),
-            line=1,
+            " or choose a pipeline that has some (--explain-schedule shows them)"
         )
     for name in search or ():
         if name not in parameters:
@@ -118,10 +117,12 @@ def make_space(
     axes = [_axis(parameters[name], text, granted) for name, text in asked.items()]
     axes = [axis for axis in axes if len(axis.values) > 1]
     if not axes:
-        raise ScheduleError(
-            f"{schedule.name} has no parameter left with more than one value to try: {_why(schedule, held)}",
-            path=str(schedule.paths[0]),
-            line=1,
+        free = [name for name, each in parameters.items() if not each.choices]
+        why = [f"{listing(held)} held by --param"] if held else []
+        why += [f"{listing(free)} without choices, whose values --search NAME=... names"] if free else []
+        raise nothing(
+            f"{schedule.name} has no parameter left with more than one value to try:"
+            f" {'; '.join(why) or 'each has one choice'}"
         )
     return Space(tuple(axes))
 
@@ -145,13 +146,6 @@ def _axis(parameter: Parameter, text: str | None, granted: int) -> Axis:
         most = granted - 1 if 0 in (*values, parameter.value) else granted
         values = [each for each in values if not isinstance(each, int) or each <= most]
     return Axis(parameter.name, tuple(dict.fromkeys([parameter.value, *values])), parameter.value)
-
-
-def _why(schedule: Schedule, held: Sequence[str]) -> str:
-    free = [each.name for each in schedule.parameters if not each.choices]
-    told = [f"{listing(held)} held by --param"] if held else []
-    told += [f"{listing(free)} without choices, whose values --search NAME=... names"] if free else []
-    return "; ".join(told) or "each has one choice"
 
 
 def _drawn(size: int, count: int, seed: int) -> Iterator[int]:
@@ -231,6 +225,6 @@ def _plain(value: Value) -> Any:
 def _dumped(name: str, value: Any) -> str:
     """Write an entry in one line; what has names itself stands in braces."""
     dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True, width=10**6)
-    return (
-        f"{name}: {dump(value, default_flow_style=True)}" if isinstance(value, dict) else dump({name: value})
-    )
+    if isinstance(value, dict):
+        return f"{name}: {dump(value, default_flow_style=True)}"
+    return dump({name: value})
