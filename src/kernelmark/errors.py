@@ -8,43 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "ConfigError",
-    "CrashedError",
-    "DeviceMemoryError",
-    "DistributedError",
-    "EmptyIterationError",
-    "EntryError",
-    "FileError",
-    "ImplementationError",
-    "InputsModifiedError",
-    "InstrumentConflictError",
-    "KernelmarkError",
-    "LossCounterUnprovedError",
-    "ManifestError",
-    "ModelCompileError",
-    "ModelError",
-    "ModelFileError",
-    "ModelImportError",
-    "ModelLoweringError",
-    "ModelRunError",
-    "OffThreadLaunchError",
-    "OnlyCopiesError",
-    "OutOfBoundsError",
-    "OutOfMemoryError",
-    "ProfileError",
-    "RecordError",
-    "RecordsLostError",
-    "ScheduleError",
-    "SuiteError",
-    "TimeLimitError",
-    "TimingError",
-    "UnattributedActivityError",
-    "UnavailableError",
-    "UsageError",
-    "VerificationError",
-]
-
 
 class KernelmarkError(Exception):
     """Base of every error that kernelmark raises on purpose."""

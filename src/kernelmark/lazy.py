@@ -52,12 +52,8 @@ def _homes(package: str) -> dict[str, str]:
         ) from error
     homes: dict[str, str] = {}
     for block in ast.parse(source).body:
-        if (
-            isinstance(block, ast.If)
-            and isinstance(block.test, ast.Name)
-            and block.test.id == "TYPE_CHECKING"
-        ):
-            for each in block.body:
-                if isinstance(each, ast.ImportFrom) and each.module:
-                    homes.update({alias.name: each.module for alias in each.names})
+        match block:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body):
+                imports = (each for each in body if isinstance(each, ast.ImportFrom) and each.module)
+                homes |= {alias.name: str(each.module) for each in imports for alias in each.names}
     return homes

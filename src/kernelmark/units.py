@@ -27,7 +27,7 @@ NS_PER_MS = 1e6
 NS_PER_S = 1e9
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1.0, "ns"))
-_RATE_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_RATE_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BYTE_STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
@@ -43,14 +43,14 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:.{max(0, digits - 1 - magnitude)}f}"
 
 
+def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int = 4) -> str:
+    scale, unit = next((step for step in steps if abs(value) >= step[0]), steps[-1])
+    return f"{significant(value / scale, digits)} {unit}"
+
+
 def format_time(ns: float | None, digits: int = 4) -> str:
     """Write a time given in nanoseconds with the unit that suits it; blank for ``None``."""
-    if ns is None:
-        return ""
-    for scale, unit in _TIME_STEPS:
-        if abs(ns) >= scale:
-            return f"{significant(ns / scale, digits)} {unit}"
-    return f"{significant(ns, digits)} ns"
+    return "" if ns is None else _scaled(ns, _TIME_STEPS, digits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +76,19 @@ class TimeScale:
 
 def format_bytes(size: int | None) -> str:
     """Write a size given in bytes with a binary unit; blank for ``None``."""
-    if size is None:
-        return ""
-    for scale, unit in _BYTE_STEPS:
-        if abs(size) >= scale:
-            return f"{significant(size / scale, 3)} {unit}"
-    return "0 B"
+    return "" if size is None else _scaled(size, _BYTE_STEPS, 3)
 
 
 def format_rate(per_s: float | None, unit: str) -> str:
     """Write a rate with a decimal prefix, such as ``4.800 TB/s`` or ``347.2 GFLOP/s``; blank for ``None``."""
-    if per_s is None:
-        return ""
-    for scale, prefix in _RATE_STEPS:
-        if abs(per_s) >= scale:
-            return f"{significant(per_s / scale)} {prefix}{unit}"
-    return f"{significant(per_s)} {unit}"
+    return "" if per_s is None else f"{_scaled(per_s, _RATE_STEPS)}{unit}"
 
 
 def format_ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
     """Write a ratio, with its interval where there is one: ``1.234 [1.229, 1.240]``."""
     if value is None:
         return ""
-    if low is None or high is None:
-        return f"{value:.3f}"
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    return f"{value:.3f}" if low is None or high is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def format_percent(fraction: float | None, digits: int = 1) -> str:

@@ -20,7 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 
 from kernelmark.errors import ModelError, ScheduleError, UnavailableError, UsageError
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.descriptors import find_schedule
 from torchsched.execution import Compiled, compile_lowered
 from torchsched.failures import Stage

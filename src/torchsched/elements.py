@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kernelmark.errors import UsageError
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 
 if TYPE_CHECKING:
     import torch

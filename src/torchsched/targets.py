@@ -17,7 +17,7 @@ from kernelmark.device import CacheSizes
 from kernelmark.device.cpu_caches import cpu_caches
 from kernelmark.device.cpu_facts import available_cpus, cpu_flags, physical_cores
 from kernelmark.errors import UnavailableError, UsageError
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.openmp import find_openmp
 
 __all__ = ["Architecture", "Feature", "Target", "detect", "override", "require_here"]

@@ -31,7 +31,7 @@ from kernelmark.isolation import (
     run_command,
     typed,
 )
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["AuditOptions", "audit"]
 

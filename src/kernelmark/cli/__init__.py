@@ -53,7 +53,7 @@ class _Program(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _COMMANDS:
-            from kernelmark.text.near import suggestion
+            from kernelmark.text import suggestion
 
             raise click.UsageError(
                 f"there is no command {args[0]!r}; {suggestion(args[0], _COMMANDS, there_are='commands')}",

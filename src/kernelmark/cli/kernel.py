@@ -15,7 +15,7 @@ import click
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.languages import Language
 from kernelmark.kernelfile.request import Option, Request, options
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from kernelmark.units import NS_PER_MS, format_ratio, format_time
 
 __all__ = ["kernel"]

@@ -1,8 +1,42 @@
-"""Files: YAML with the line of each field, strict loading, atomic writing.
+"""Files: written completely or not at all; and, by their modules' names, YAML with the line of each field.
 
-The YAML half needs PyYAML and pydantic, and is imported by its own modules' names.
+The YAML half needs PyYAML and pydantic.
 """
 
-from kernelmark.files.replacing import draft, replace
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 __all__ = ["draft", "replace"]
+
+
+@contextmanager
+def draft(path: Path) -> Iterator[Path]:
+    """Give a place beside ``path`` to write to; what is there at the end takes the place of ``path`` in one step.
+
+    After an error ``path`` is as it was, and the draft is gone.
+
+    Raises:
+        OSError: the draft cannot take its place; nothing was written at all, for one.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to tell
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def replace(path: Path, content: str | bytes) -> None:
+    r"""Write ``content``, text as UTF-8 with line ends as they are: all of it, or nothing and what was there before.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with draft(path) as partial:
+        partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)

@@ -116,20 +116,18 @@ def read_source(path: Path, *, kind: FileKind = MANIFEST) -> Source:
     Raises:
         FileError: it cannot be read, or is not YAML as such a file wants it; of the class that ``kind`` names.
     """
+    reader = _Reader(str(path), kind)
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise kind.error(
-            f"cannot be read: {error.strerror}; check its permissions", path=str(path)
-        ) from error
+        raise reader.error(f"cannot be read: {error.strerror}; check its permissions") from error
     try:
-        text = data.decode("utf-8-sig")
+        return reader.source(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise kind.error(
-            f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8", path=str(path), line=line
+        raise reader.error(
+            f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8", line
         ) from error
-    return parse_source(text, str(path), kind=kind)
 
 
 def parse_source(text: str, path: str, *, kind: FileKind = MANIFEST) -> Source:
@@ -138,36 +136,7 @@ def parse_source(text: str, path: str, *, kind: FileKind = MANIFEST) -> Source:
     Raises:
         FileError: it is not YAML as such a file wants it; of the class that ``kind`` names.
     """
-    _refuse_characters(text, path, kind)
-    root = _compose(text, path, kind)
-    if root is None:
-        raise kind.error(f"the file is empty; {kind.noun} needs {kind.needs}", path=path, line=1)
-    return Source(path, _Construction(path, kind).of(root, ()), root, kind)
-
-
-def _refuse_characters(text: str, path: str, kind: FileKind) -> None:
-    """Refuse what PyYAML would refuse without a line, and the tabs that it would refuse in riddles."""
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
-        indent = line[: len(line) - len(line.lstrip(" \t"))]
-        if "\t" in indent and line.strip():
-            raise kind.error("a tab in the indentation; YAML indents with spaces", path=path, line=number)
-        if bad := yaml.reader.Reader.NON_PRINTABLE.search(line):
-            raise kind.error(f"character {bad.group()!r} may not stand in YAML", path=path, line=number)
-
-
-def _compose(text: str, path: str, kind: FileKind) -> yaml.Node | None:
-    try:
-        return yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else None
-        what = ": ".join(part for part in (error.context, error.problem) if part)
-        column = f" at column {mark.column + 1}" if mark else ""
-        raise kind.error(f"not YAML: {what}{column}", path=path, line=line) from error
-    except yaml.YAMLError as error:
-        raise kind.error(f"not YAML: {error}", path=path) from error
-    except RecursionError as error:
-        raise kind.error(f"nested more than {MAX_DEPTH} deep", path=path) from error
+    return _Reader(path, kind).source(text)
 
 
 def _step(node: yaml.Node, part: object) -> tuple[yaml.Node, int] | None:
@@ -181,53 +150,83 @@ def _step(node: yaml.Node, part: object) -> tuple[yaml.Node, int] | None:
     return None
 
 
-class _Construction:
-    """Turns nodes into values; a node that an alias repeats is built once."""
+class _Reader:
+    """Turns one file's text into nodes and those into values; a node that an alias repeats is built once."""
 
     def __init__(self, path: str, kind: FileKind) -> None:
         self._path, self._kind = path, kind
         self._open: set[int] = set()
         self._done: dict[int, Any] = {}
 
-    def of(self, node: yaml.Node, loc: tuple[object, ...]) -> Any:
+    def error(self, message: str, line: int | None = None, loc: Sequence[object] = ()) -> FileError:
+        field = ".".join(map(str, loc)) or None
+        return self._kind.error(message, path=self._path, line=line, field=field)
+
+    def source(self, text: str) -> Source:
+        self._refuse_characters(text)
+        root = self._compose(text)
+        if root is None:
+            raise self.error(f"the file is empty; {self._kind.noun} needs {self._kind.needs}", 1)
+        return Source(self._path, self._value(root, ()), root, self._kind)
+
+    def _refuse_characters(self, text: str) -> None:
+        """Refuse what PyYAML would refuse without a line, and the tabs that it would refuse in riddles."""
+        for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+            indent = line[: len(line) - len(line.lstrip(" \t"))]
+            if "\t" in indent and line.strip():
+                raise self.error("a tab in the indentation; YAML indents with spaces", number)
+            if bad := yaml.reader.Reader.NON_PRINTABLE.search(line):
+                raise self.error(f"character {bad.group()!r} may not stand in YAML", number)
+
+    def _compose(self, text: str) -> yaml.Node | None:
+        try:
+            return yaml.compose(text, Loader=_Loader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            what = ": ".join(part for part in (error.context, error.problem) if part)
+            column = f" at column {mark.column + 1}" if mark else ""
+            raise self.error(f"not YAML: {what}{column}", mark.line + 1 if mark else None) from error
+        except yaml.YAMLError as error:
+            raise self.error(f"not YAML: {error}") from error
+        except RecursionError as error:
+            raise self.error(f"nested more than {MAX_DEPTH} deep") from error
+
+    def _value(self, node: yaml.Node, loc: tuple[object, ...]) -> Any:
         if id(node) in self._done:
             return self._done[id(node)]
         if id(node) in self._open:
-            raise self._error(node, loc, "an alias to the collection that it stands in; it would never end")
+            raise self._at(node, loc, "an alias to the collection that it stands in; it would never end")
         if len(loc) > MAX_DEPTH:
-            raise self._error(node, loc[:8], f"nested more than {MAX_DEPTH} deep")
+            raise self._at(node, loc[:8], f"nested more than {MAX_DEPTH} deep")
         self._open.add(id(node))
-        value = self._build(node, loc)
+        if isinstance(node, yaml.MappingNode) and node.tag == _PREFIX + "map":
+            value: Any = self._mapping(node, loc)
+        elif isinstance(node, yaml.SequenceNode) and node.tag == _PREFIX + "seq":
+            value = [self._value(item, (*loc, i)) for i, item in enumerate(node.value)]
+        elif isinstance(node, yaml.ScalarNode) and node.tag in (_STR, *_PATTERNS):
+            value = self._scalar(node, loc)
+        else:
+            tag = node.tag.replace(_PREFIX, "!!")
+            raise self._at(node, loc, f"tag {tag!r}; {self._kind.noun} holds plain values only")
         self._open.discard(id(node))
         self._done[id(node)] = value
         return value
-
-    def _build(self, node: yaml.Node, loc: tuple[object, ...]) -> Any:
-        if isinstance(node, yaml.MappingNode) and node.tag == _PREFIX + "map":
-            return self._mapping(node, loc)
-        if isinstance(node, yaml.SequenceNode) and node.tag == _PREFIX + "seq":
-            return [self.of(item, (*loc, i)) for i, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode) and node.tag in (_STR, *_PATTERNS):
-            return self._scalar(node, loc)
-        raise self._error(
-            node, loc, f"tag {node.tag.replace(_PREFIX, '!!')!r}; {self._kind.noun} holds plain values only"
-        )
 
     def _mapping(self, node: yaml.MappingNode, loc: tuple[object, ...]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self._error(key, loc, "a list or mapping as a key; keys are text")
+                raise self._at(key, loc, "a list or mapping as a key; keys are text")
+            name = key.value
             if key.tag != _STR:
                 kind = kind_of(self._scalar(key, loc))
-                raise self._error(key, loc, f"key {key.value} is {kind} in YAML; quote it: {key.value!r}")
-            name, line = key.value, key.start_mark.line + 1
+                raise self._at(key, loc, f"key {name} is {kind} in YAML; quote it: {name!r}")
             if name in result:
                 first = f"first on line {lines[name]}"
-                raise self._error(key, (*loc, name), f"duplicate key {name!r}, {first}; keep one of them")
-            lines[name] = line
-            result[name] = self.of(value, (*loc, name))
+                raise self._at(key, (*loc, name), f"duplicate key {name!r}, {first}; keep one of them")
+            lines[name] = key.start_mark.line + 1
+            result[name] = self._value(value, (*loc, name))
         return result
 
     def _scalar(self, node: yaml.ScalarNode, loc: tuple[object, ...]) -> Any:
@@ -235,9 +234,8 @@ class _Construction:
         if node.tag == _STR:
             return text
         if not _PATTERNS[node.tag][0].match(text):
-            raise self._error(
-                node, loc, f"{text!r} is not written as {node.tag.replace(_PREFIX, '!!')} wants it"
-            )
+            tag = node.tag.replace(_PREFIX, "!!")
+            raise self._at(node, loc, f"{text!r} is not written as {tag} wants it")
         if node.tag == _NULL:
             return None
         if node.tag == _BOOL:
@@ -246,9 +244,8 @@ class _Construction:
             return int(text)
         value = float(text)
         if not math.isfinite(value):
-            raise self._error(node, loc, f"{text} is too large for a float")
+            raise self._at(node, loc, f"{text} is too large for a float")
         return value
 
-    def _error(self, node: yaml.Node, loc: tuple[object, ...], message: str) -> FileError:
-        place = Place(self._path, node.start_mark.line + 1, ".".join(str(part) for part in loc), self._kind)
-        return place.error(message)
+    def _at(self, node: yaml.Node, loc: tuple[object, ...], message: str) -> FileError:
+        return self.error(message, node.start_mark.line + 1, loc)

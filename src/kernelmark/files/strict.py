@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kernelmark.files.source import Source, kind_of
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["StrictModel", "hint", "problem", "problems_of"]
 
@@ -93,12 +93,10 @@ def _wanted(what: str, kind: str) -> Callable[[Any, ErrorDetails], str]:
 
 _MESSAGES: dict[str, Callable[[Any, ErrorDetails], str]] = {
     "string_type": _wanted("text", "str"),
-    "int_type": _wanted("an int", "int"),
-    "int_from_float": _wanted("an int", "int"),
+    **dict.fromkeys(("int_type", "int_from_float"), _wanted("an int", "int")),
     "float_type": _wanted("a float", "float"),
     "bool_type": _wanted("true or false", "bool"),
-    "dict_type": _wanted("a mapping", "dict"),
-    "model_type": _wanted("a mapping", "dict"),
+    **dict.fromkeys(("dict_type", "model_type"), _wanted("a mapping", "dict")),
     "list_type": _wanted("a list", "list"),
     "too_short": lambda _value, _details: "empty; give at least one",
     "greater_than_equal": lambda value, _details: f"{value} is negative; give 0 or more",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kernelmark.errors import SuiteError, UsageError
 from kernelmark.records import Cause, Fate, Stage
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["Outcome", "Status", "read_expected", "summary", "worse_than", "write_expected"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelmark.errors import SuiteError, UsageError
 from kernelmark.files.source import FileKind, Place, Source, kind_of, read_source
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 from torchsched.ingress.flops import parse_gflops
 from torchsched.ingress.shapes import parse_input_shapes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.request import options
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["Accepted", "names_in_python", "require_known"]
 

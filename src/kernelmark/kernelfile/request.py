@@ -19,7 +19,7 @@ from typing import Any
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile.languages import Language, choose_language
 from kernelmark.records import Cache
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["SOLUTION", "Baseline", "Option", "Request", "options", "parse_baselines"]
 

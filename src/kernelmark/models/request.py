@@ -15,7 +15,7 @@ from typing import Any
 from kernelmark.device import resolve_device
 from kernelmark.errors import UsageError
 from kernelmark.records import Cache
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 from kernelmark.verify import Elementwise, Normalised, Policy, Tolerance, Tolerances
 from torchsched.building import DEFAULT_PIPELINE
 from torchsched.elements import FLOATS, Element

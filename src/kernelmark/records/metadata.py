@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from kernelmark.errors import RecordError, UsageError
 from kernelmark.records.model import DeviceRecord, Environment, Protocol, RunHeader, Unlike
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["METADATA", "Difference", "refuse_unlike"]
 

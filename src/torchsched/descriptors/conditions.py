@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.targets import Architecture, Feature, Target
 
 __all__ = ["Condition", "parse_condition"]

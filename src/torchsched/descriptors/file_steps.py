@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.files.source import Place, Source
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.descriptors.conditions import Condition, parse_condition
 from torchsched.descriptors.functions import check_call, find_function
 from torchsched.descriptors.parameters import Value, fill_in, fill_in_text, names_in, no_such

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.harness.loading import load_module
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 
 __all__ = ["check_call", "find_function"]
 

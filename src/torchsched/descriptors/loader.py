@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from kernelmark.errors import ScheduleError
 from kernelmark.files.source import Place, Source
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.descriptors.conditions import Condition
 from torchsched.descriptors.file_steps import FileSteps, through
 from torchsched.descriptors.parameters import Parameter, Value, frozen

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelmark.errors import ScheduleError
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.descriptors.loader import SHIPPED, load_schedule
 from torchsched.descriptors.schedule import Schedule
 from torchsched.descriptors.schema import read_descriptor

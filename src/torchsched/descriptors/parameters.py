@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelmark.errors import FileError
 from kernelmark.files.source import Place, kind_of, parse_source
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 
 __all__ = ["Parameter", "Value", "fill_in", "fill_in_text", "names_in", "written"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.bindings import bindings
 from torchsched.descriptors.parameters import Value, written
 from torchsched.descriptors.steps import PassStep, Step

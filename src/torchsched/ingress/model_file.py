@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from kernelmark.errors import ModelFileError, UsageError
 from kernelmark.harness.loading import load_module
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 from torchsched.elements import FLOATS, Element
 from torchsched.ingress.shapes import InputSpec, Literal
 

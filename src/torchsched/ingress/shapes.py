@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from kernelmark.errors import UsageError
-from kernelmark.text.near import suggestion
+from kernelmark.text import suggestion
 from torchsched.elements import Element
 from torchsched.signature import TensorType
 

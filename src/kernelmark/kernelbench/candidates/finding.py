@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelbench.suite import Entry
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 
 __all__ = ["Candidate", "find_candidates"]
 

@@ -18,7 +18,7 @@ import yaml
 
 from kernelmark.errors import RecordError, ScheduleError, UsageError
 from kernelmark.report import write_report
-from kernelmark.text.near import listing, suggestion
+from kernelmark.text import listing, suggestion
 from torchsched.descriptors import SHIPPED, Parameter, Schedule, Value, load_schedule
 from torchsched.descriptors.parameters import written
 from torchsched.descriptors.schema import SHIPPED_PREFIX, THREADS
