@@ -36,7 +36,7 @@ LARGEST = {
     "launches": 1_900,
     "lazy": 60,
     "manifest": 2_330,
-    "models": 2_760,
+    "models": 2_745,
     "probe": 70,
     "pytest_plugin": 420,
     "records": 1_125,

@@ -186,8 +186,12 @@ class _Run:
             work, note = cases.count_work(subject) if request.benchmark else (None, "")
             if note:
                 self.tell(note)
-            contestants = {self.compiler: bound, **self._baselines(), **others}
-            comparison = cases.compare(case, contestants, self.session, work=work)
+            contestants: dict[str, object] = {self.compiler: bound}
+            for name in request.baselines if request.benchmark else ():
+                if name != self.compiler:  # what is checked is no baseline of its own
+                    made = compile_with(name, subject)
+                    contestants[name] = made if isinstance(made, Unavailable) else made.bind(subject.state)
+            comparison = cases.compare(case, contestants | others, self.session, work=work)
         except ModelError as error:
             if request.out is not None:
                 self._record(facts, {self.compiler: error})
@@ -198,16 +202,6 @@ class _Run:
             raise
         rule = subject.policy.for_dtype(subject.element.torch).rule
         return ModelRun(comparison, rule, ours.seconds, work, self.session.folder)
-
-    def _baselines(self) -> dict[str, object]:
-        """Make what it is timed next to; a compiler that is checked itself is no baseline of its own."""
-        request = self.subject.request
-        names = [name for name in request.baselines if request.benchmark and name != self.compiler]
-        made = {name: compile_with(name, self.subject) for name in names}
-        return {
-            name: each if isinstance(each, Unavailable) else each.bind(self.subject.state)
-            for name, each in made.items()
-        }
 
     def _record(self, facts: Mapping[str, Any], ends: Mapping[str, ModelError | Unavailable]) -> None:
         """Keep a row of each implementation that there is none of; ``facts`` say at which stage a model failed."""

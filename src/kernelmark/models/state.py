@@ -94,7 +94,14 @@ class State(Kept):
         super().__init__(model)
         parameters = {name: (each, each._version) for name, each in model.named_parameters()}
         private = cloned(inputs)
-        answer = _answer(model, private)
+        try:
+            with torch.no_grad():
+                answer = model(*private)
+        except Exception as error:
+            raise ModelFileError(
+                f"PyTorch itself cannot run {type(model).__name__} on these inputs, so there is no answer to compare"
+                f" with ({in_short(error)}); give it other sizes or another --dtype"
+            ) from error
         self.outputs: tuple[TensorType, ...] = tuple(type_of(each) for each in _tensors([answer]))
         for name, (parameter, version) in parameters.items():
             if parameter._version != version:
@@ -154,27 +161,14 @@ class State(Kept):
         return {name: results[place] for name, place in places.items() if place in results}
 
 
-def _answer(model: torch.nn.Module, inputs: Sequence[Any]) -> Any:
-    try:
-        with torch.no_grad():
-            return model(*inputs)
-    except Exception as error:
-        raise ModelFileError(
-            f"PyTorch itself cannot run {type(model).__name__} on these inputs, so there is no answer to compare with"
-            f" ({in_short(error)}); give it other sizes or another --dtype"
-        ) from error
-
-
 def plain_inputs(inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Give the inputs in contiguous memory that begins where compiled code wants it; copies where it must."""
 
-    def plain(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
+    def plain(leaf: torch.Tensor) -> torch.Tensor:
         tensor = leaf.detach().resolve_neg().contiguous()
         return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
-    return pytree.tree_map(plain, tuple(inputs))
+    return pytree.tree_map_only(torch.Tensor, plain, tuple(inputs))
 
 
 def cloned(inputs: Sequence[Any]) -> tuple[Any, ...]:

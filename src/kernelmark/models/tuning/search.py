@@ -226,7 +226,7 @@ class Search:
         taken = self.book.runs(Phase.RACE)
         cases = (f"{self.case_id}: rung {rung + 1}, run {number}" for number in count(1))
         case_id = next(each for each in cases if each not in taken)
-        facts, begin = {"phase": Phase.RACE.value, "rung": rung}, self.clock()
+        facts, begin = {"rung": rung}, self.clock()
         measured = self.judge.measure(case_id, self._named(labels), RUNGS[rung], facts)
         rows, seconds = measured.rows, self.clock() - begin
         culprit = measured.at or (group[0] if len(group) == 1 else None)
@@ -251,8 +251,8 @@ class Search:
         rows = self.book.confirmation(winner)
         if not rows:
             self.tell(f"confirming {winner}")
-            case_id, facts = f"{self.case_id}: confirmation of {winner}", {"phase": Phase.CONFIRMATION.value}
-            measured = self.judge.measure(case_id, self._named([winner, DEFAULT]), CONFIRMATION, facts)
+            case_id = f"{self.case_id}: confirmation of {winner}"
+            measured = self.judge.measure(case_id, self._named([winner, DEFAULT]), CONFIRMATION, {})
             rows = measured.rows
             if not rows:
                 return None, measured.death
