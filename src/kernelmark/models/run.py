@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from kernelmark.device import open_device
 from kernelmark.errors import KernelmarkError, ModelError, UnavailableError, UsageError, VerificationError
 from kernelmark.harness import Comparison, Session, SessionOptions, Unavailable
 from kernelmark.models import case as cases
@@ -102,22 +101,6 @@ def run_model(
         TimingError: the instrument cannot vouch for a reading.
     """
     device = request.resolve_device()
-    if device != "cpu":
-        try:
-            torch.device(device)
-        except RuntimeError as error:
-            raise UsageError(
-                f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
-            ) from error
-        open_device(device)  # that there is none is told before a model's file runs
-    compiler = request.compiler_on(device)
-    target = request.resolve_target() if device == "cpu" else None
-    if compiler == MLIR and target is not None:
-        bindings("ir")  # where torch-mlir is missing, that is told before a model's file runs
-        if request.element is not None:
-            build_options(request, target).schedule_for(request.element, target)
-        for note in target.notes:
-            tell(note)
     options = SessionOptions(
         device=device,
         verify_only=not request.benchmark,
@@ -127,6 +110,22 @@ def run_model(
         ceilings=request.benchmark,
     )
     session = Session(options, command=tuple(command))
+    if device != "cpu":
+        try:
+            torch.device(device)
+        except RuntimeError as error:
+            raise UsageError(
+                f"--device {device}: torch has no such device; use cpu, cuda, cuda:1 or auto"
+            ) from error
+        session.device.describe()  # that there is none is told before a model's file runs
+    compiler = request.compiler_on(device)
+    target = request.resolve_target() if device == "cpu" else None
+    if compiler == MLIR and target is not None:
+        bindings("ir")  # where torch-mlir is missing, that is told before a model's file runs
+        if request.element is not None:
+            build_options(request, target).schedule_for(request.element, target)
+        for note in target.notes:
+            tell(note)
     outcome = "failed"
     try:
         with torch.no_grad(), settled(target) as malloc, cases.told_of_memory(request.name):
