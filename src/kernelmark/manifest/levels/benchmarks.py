@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity
-from kernelmark.manifest.levels.bindings import UNKNOWN, FoundCall, calls_in
+from kernelmark.manifest.levels.bindings import UNKNOWN, Scope, calls_in
 from kernelmark.manifest.library import LibraryConfig
 from kernelmark.manifest.op import Manifest
 from kernelmark.records import Note, Row, StoredRun
@@ -64,21 +64,21 @@ def _file(path: Path, library: LibraryConfig, manifest: Manifest, named: set[str
         return name if ours and name in _REQUIRED else None
 
     called: set[str | None] = set()
-    for call in calls_in(tree, _dotted(path.parent, library.root)):
-        found = {public(dotted) for dotted in call.callee}
+    for call, scope in calls_in(tree, _dotted(path.parent, library.root)):
+        found = {public(dotted) for dotted in scope.names(call.func)}
         if len(found) == 1:  # all that the callee may stand for is that one
             called |= found
             if found == {"cases"}:
-                yield from _ops(path, call, manifest, named)
+                yield from _ops(path, call, scope, manifest, named)
     missing = [f"bench.{name}" for name in _REQUIRED if name not in called]
     if missing:
         yield _error(f"{path}:1", f"never calls {' or '.join(missing)}; a benchmark file calls both")
 
 
-def _ops(path: Path, call: FoundCall, manifest: Manifest, named: set[str]) -> Iterator[Finding]:
-    where = f"{path}:{call.node.lineno}"
-    arguments = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-    for dotted in call.scope.names(arguments[0]) if arguments else {UNKNOWN}:
+def _ops(path: Path, call: ast.Call, scope: Scope, manifest: Manifest, named: set[str]) -> Iterator[Finding]:
+    where = f"{path}:{call.lineno}"
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    for dotted in scope.names(arguments[0]) if arguments else {UNKNOWN}:
         name = dotted.rpartition(".")[2]
         if dotted == UNKNOWN:
             told = "cannot tell which op's cases are asked for here; name the class, or loop over a literal"

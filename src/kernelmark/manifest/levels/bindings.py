@@ -12,20 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["UNKNOWN", "FoundCall", "Scope", "calls_in"]
+__all__ = ["UNKNOWN", "Scope", "calls_in"]
 
 UNKNOWN = ""
 """Stands for a value whose dotted name cannot be told."""
-
-
-class _Bound(NamedTuple):
-    """What a name was bound to, seen from ``scope``: a dotted name, a value, or an element of one."""
-
-    scope: Scope
-    to: str | ast.expr = UNKNOWN
-    is_element: bool = False
-    item: int | None = None
-    """Which item of the element, where a loop unpacks pairs."""
+_NOTHING = ast.Constant(None)
 
 
 @dataclass(slots=True)
@@ -33,8 +24,8 @@ class Scope:
     """One module, function, class or comprehension, with what its names are bound to."""
 
     parent: Scope | None = None
-    is_class: bool = False
-    is_comprehension: bool = False
+    kind: str = ""
+    """``class``, ``comprehension``, or neither."""
     bound: dict[str, list[_Bound]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     outer: dict[str, Scope] = field(default_factory=dict)
@@ -48,41 +39,80 @@ class Scope:
         """Give what ``name`` is bound to where Python would look: not in the class around a method."""
         for scope in self.outwards():
             owner = scope.outer.get(name, scope)
-            if name in owner.bound and not (scope.is_class and scope is not self):
+            if name in owner.bound and (scope.kind != "class" or scope is self):
                 return owner.bound[name]
         return []
 
-    def outwards(self) -> Iterator[Scope]:
+    def outwards(self) -> list[Scope]:
         """Give this scope and those around it, the module's last."""
-        scope: Scope | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.parent
+        return [self, *(self.parent.outwards() if self.parent else ())]
 
-    @property
-    def module(self) -> Scope:
-        """The outermost scope."""
-        return [*self.outwards()][-1]
+    def names(self, node: ast.expr, seen: frozenset[int] = frozenset()) -> set[str]:
+        """Give the dotted names that ``node`` may stand for, :data:`UNKNOWN` for what cannot be told.
 
-    def names(self, node: ast.expr) -> set[str]:
-        """Give the dotted names that ``node`` may stand for, :data:`UNKNOWN` for what cannot be told."""
-        return _Resolver().names(node, self)
+        A node that is ``seen`` already leads back to itself, and stands for nothing known.
+        """
+        if id(node) in seen:
+            return {UNKNOWN}
+        seen |= {id(node)}
+        match node:
+            case ast.Name():
+                if bound := self.lookup(node.id):
+                    return set().union(*(each.names(seen) for each in bound))
+                stars = self.outwards()[-1].stars
+                return {f"{stars[-1]}.{node.id}"} if stars else {UNKNOWN}
+            case ast.Attribute():
+                return {f"{base}.{node.attr}" if base else UNKNOWN for base in self.names(node.value, seen)}
+            case ast.NamedExpr():
+                return self.names(node.value, seen)
+            case ast.IfExp():
+                return self.names(node.body, seen) | self.names(node.orelse, seen)
+        return {UNKNOWN}
+
+    def elements(self, node: ast.expr, seen: frozenset[int]) -> Iterator[tuple[Scope, ast.expr]]:
+        """Give the elements of a literal, or of a name that is bound to one; for another, what leads nowhere."""
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            for element in node.elts:
+                if isinstance(element, ast.Starred):
+                    yield from self.elements(element.value, seen)
+                else:
+                    yield self, element
+        elif isinstance(node, ast.Name) and id(node) not in seen:
+            for bound in self.lookup(node.id):
+                if isinstance(bound.to, str) or bound.is_element:
+                    yield self, _NOTHING
+                else:
+                    yield from bound.scope.elements(bound.to, seen | {id(node)})
+        else:
+            yield self, _NOTHING
 
 
-class FoundCall(NamedTuple):
-    """One call in the file, with the scope it stands in."""
+class _Bound(NamedTuple):
+    """What a name was bound to, seen from ``scope``: a dotted name, a value, or an element of one."""
 
-    node: ast.Call
     scope: Scope
+    to: str | ast.expr = UNKNOWN
+    is_element: bool = False
+    item: int | None = None
+    """Which item of the element, where a loop unpacks pairs."""
 
-    @property
-    def callee(self) -> set[str]:
-        """The dotted names of what is called."""
-        return self.scope.names(self.node.func)
+    def names(self, seen: frozenset[int]) -> set[str]:
+        if isinstance(self.to, str):
+            return {self.to}
+        if not self.is_element:
+            return self.scope.names(self.to, seen)
+        found: set[str] = set()
+        for scope, element in self.scope.elements(self.to, seen):
+            part: ast.expr = element
+            if self.item is not None:
+                items = element.elts if isinstance(element, ast.Tuple | ast.List) else []
+                part = items[self.item] if self.item < len(items) else _NOTHING
+            found |= scope.names(part, seen)
+        return found or {UNKNOWN}
 
 
-def calls_in(tree: ast.Module, package: str) -> list[FoundCall]:
-    """Give every call of a file that can run, once all its bindings are known.
+def calls_in(tree: ast.Module, package: str) -> list[tuple[ast.Call, Scope]]:
+    """Give every call of a file that can run, with the scope it stands in, once all its bindings are known.
 
     Args:
         tree: The file.
@@ -93,77 +123,13 @@ def calls_in(tree: ast.Module, package: str) -> list[FoundCall]:
     return reader.calls
 
 
-class _Resolver:
-    """Follows one name to its ends; a name that leads back to itself stands for nothing known."""
-
-    def __init__(self) -> None:
-        self._open: set[int] = set()
-
-    def names(self, node: ast.expr, scope: Scope) -> set[str]:
-        if id(node) in self._open:
-            return {UNKNOWN}
-        self._open.add(id(node))
-        try:
-            return self._of(node, scope)
-        finally:
-            self._open.discard(id(node))
-
-    def _of(self, node: ast.expr, scope: Scope) -> set[str]:
-        match node:
-            case ast.Name():
-                if bound := scope.lookup(node.id):
-                    return set().union(*map(self._bound, bound))
-                stars = scope.module.stars
-                return {f"{stars[-1]}.{node.id}"} if stars else {UNKNOWN}
-            case ast.Attribute():
-                return {f"{base}.{node.attr}" if base else UNKNOWN for base in self.names(node.value, scope)}
-            case ast.NamedExpr():
-                return self.names(node.value, scope)
-            case ast.IfExp():
-                return self.names(node.body, scope) | self.names(node.orelse, scope)
-        return {UNKNOWN}
-
-    def _bound(self, bound: _Bound) -> set[str]:
-        if isinstance(bound.to, str):
-            return {bound.to}
-        if not bound.is_element:
-            return self.names(bound.to, bound.scope)
-        found: set[str] = set()
-        for element, scope in self._elements(bound.to, bound.scope):
-            match element:
-                case ast.Tuple() | ast.List() if bound.item is not None and bound.item < len(element.elts):
-                    found |= self.names(element.elts[bound.item], scope)
-                case _:
-                    found |= {UNKNOWN} if bound.item is not None else self.names(element, scope)
-        return found or {UNKNOWN}
-
-    def _elements(self, node: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
-        """Give the elements of a literal, or of a name that is bound to one."""
-        if isinstance(node, ast.List | ast.Tuple | ast.Set):
-            for element in node.elts:
-                if isinstance(element, ast.Starred):
-                    yield from self._elements(element.value, scope)
-                else:
-                    yield element, scope
-        elif isinstance(node, ast.Name) and id(node) not in self._open:
-            self._open.add(id(node))
-            for bound in scope.lookup(node.id):
-                if isinstance(bound.to, str) or bound.is_element:
-                    yield node, scope  # not a literal: an element that leads nowhere
-                else:
-                    yield from self._elements(bound.to, bound.scope)
-            self._open.discard(id(node))
-        else:
-            yield ast.Constant(None), scope
-
-
 class _Reader(ast.NodeVisitor):
     """Walks a file once, noting bindings and calls; code that can never run is left out."""
 
     def __init__(self, package: str) -> None:
         self.package = package
         self.scope = Scope()
-        self.calls: list[FoundCall] = []
+        self.calls: list[tuple[ast.Call, Scope]] = []
 
     def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
         for node in nodes:
@@ -171,7 +137,7 @@ class _Reader(ast.NodeVisitor):
                 self.visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        self.calls.append(FoundCall(node, self.scope))
+        self.calls.append((node, self.scope))
         self.generic_visit(node)
 
     # --- what binds names
@@ -203,7 +169,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
-        outside = next(scope for scope in self.scope.outwards() if not scope.is_comprehension)
+        outside = next(scope for scope in self.scope.outwards() if scope.kind != "comprehension")
         outside.bind(node.target.id, _Bound(self.scope, node.value))
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
@@ -221,10 +187,10 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Global(self, node: ast.Global) -> None:
-        self.scope.outer.update(dict.fromkeys(node.names, self.scope.module))
+        self.scope.outer.update(dict.fromkeys(node.names, self.scope.outwards()[-1]))
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
-        around = [each for each in self.scope.outwards() if not each.is_class and each is not self.scope]
+        around = [each for each in self.scope.outwards() if each.kind != "class" and each is not self.scope]
         for name in node.names:
             if owner := next((scope for scope in around if name in scope.bound), None):
                 self.scope.outer[name] = owner
@@ -252,11 +218,11 @@ class _Reader(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._bind(node.name)
         self.visit_all([*node.decorator_list, *node.bases, *node.keywords])
-        with self._inside(Scope(self.scope, is_class=True)):
+        with self._inside(Scope(self.scope, "class")):
             self.visit_all(node.body)
 
     def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        inside = Scope(self.scope, is_comprehension=True)
+        inside = Scope(self.scope, "comprehension")
         for i, part in enumerate(node.generators):
             over = inside if i else self.scope  # only the first is read outside
             with self._inside(over):
@@ -274,16 +240,13 @@ class _Reader(ast.NodeVisitor):
 
     # --- what can never run
 
-    def visit_If(self, node: ast.If) -> None:
+    def visit_If(self, node: ast.If | ast.While) -> None:
         self.visit(node.test)
         runs = _constant(node.test)
         self.visit_all([] if runs is False else node.body)
         self.visit_all([] if runs is True else node.orelse)
 
-    def visit_While(self, node: ast.While) -> None:
-        self.visit(node.test)
-        self.visit_all([] if _constant(node.test) is False else node.body)
-        self.visit_all(node.orelse)
+    visit_While = visit_If  # noqa: N815 - ast's own naming
 
     # --- shared
 

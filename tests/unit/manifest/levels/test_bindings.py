@@ -11,8 +11,8 @@ from kernelmark.manifest.levels.bindings import UNKNOWN, calls_in
 def callees(source: str, package: str = "benchmarks.ops") -> list[set[str]]:
     """Give what each call of the source may call, in the order of the text."""
     found = calls_in(ast.parse(source), package)
-    found.sort(key=lambda call: (call.node.lineno, call.node.col_offset))
-    return [call.callee for call in found]
+    found.sort(key=lambda each: (each[0].lineno, each[0].col_offset))
+    return [scope.names(call.func) for call, scope in found]
 
 
 @pytest.mark.parametrize(
