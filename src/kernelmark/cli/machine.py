@@ -21,23 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SEVERITIES", "audit", "calibrate", "doctor"]
 
+_BEST = "this machine's best device"
+_LACKING = f"something is missing that {_BEST} cannot be measured without"
+_DOUBTFUL = "something here measures wrongly or with doubt: see the warnings"
 SEVERITIES = {
-    "ok": (ExitCode.OK, "green", "everything that this machine's best device needs works"),
-    "note": (
-        ExitCode.OK,
-        "cyan",
-        "everything that this machine's best device needs works; a note could be made better",
-    ),
-    "warning": (
-        ExitCode.FAILED,
-        "yellow",
-        "something here measures wrongly or with doubt: see the warnings",
-    ),
-    "missing": (
-        ExitCode.ENVIRONMENT,
-        "bold red",
-        "something is missing that this machine's best device cannot be measured without",
-    ),
+    "ok": (ExitCode.OK, "green", f"everything that {_BEST} needs works"),
+    "note": (ExitCode.OK, "cyan", f"everything that {_BEST} needs works; a note could be made better"),
+    "warning": (ExitCode.FAILED, "yellow", _DOUBTFUL),
+    "missing": (ExitCode.ENVIRONMENT, "bold red", _LACKING),
 }
 """The gravest severity → how ``doctor`` ends, its colour, and what it means."""
 
@@ -62,13 +53,12 @@ def doctor(context: click.Context, as_json: bool) -> None:
         findings = [{"subject": subject, **asdict(finding)} for subject, finding in found]
         console.echo_json({"severity": severity, "findings": findings})
     else:
-        rows: list[tuple[Text, ...]] = []
-        shown = None
-        for subject, finding in found:
-            words = finding.severity.value, SEVERITIES[finding.severity.value][1]
-            told = finding.found + (f"\nfix: {finding.fix}" if finding.fix else "")
-            first = Text("" if subject == shown else subject)
-            rows.append((first, Text(finding.what), Text(*words), Text(told)))
+        rows: list[list[Text]] = []
+        shown = ""
+        for subject, each in found:
+            told = each.found + (f"\nfix: {each.fix}" if each.fix else "")
+            grave = Text(each.severity.value, style=SEVERITIES[each.severity.value][1])
+            rows.append([Text("" if subject == shown else subject), Text(each.what), grave, Text(told)])
             shown = subject
         console.echo_table(("subject", "what", "severity", "found, and the fix"), rows)
         click.echo(summary)

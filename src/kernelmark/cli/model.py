@@ -9,7 +9,6 @@ import difflib
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,31 +185,24 @@ def _within(limit_s: float, request: ModelRequest) -> None:
         _run(request, lambda doing: None)
         return
     hint = "give it more with --timeout SECONDS, 0 for no limit; --print-mlir-after-all shows how far it got"
-    job = _Watched(packed(request), tuple(sys.argv), limit_s if asked else None)
+    job = packed((request, tuple(sys.argv), limit_s if asked else None))
     run_watched(_work, job, limit_s=limit_s, hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """What a worker that can be ended is to run: the request, packed, and the limit that was asked for."""
-
-    request: str
-    command: tuple[str, ...]
-    asked_s: float | None
-
-
-def _work(job: _Watched, channel: Channel) -> None:
+def _work(job: str, channel: Channel) -> None:
+    """Carry out a request, packed with the command line and the limit that was asked for."""
     end_by_interrupt()
-    request: ModelRequest = unpacked(job.request)
+    request: ModelRequest
+    request, command, asked_s = unpacked(job)
     # only here may torch be asked what the best device is
     device = request.resolve_device()
-    if device != "cpu" and job.asked_s is not None:
+    if device != "cpu" and asked_s is not None:
         raise UsageError(
-            f"--timeout {job.asked_s:g} with --device {device}: it limits compiling by way of MLIR; leave it out"
+            f"--timeout {asked_s:g} with --device {device}: it limits compiling by way of MLIR; leave it out"
         )
     if device != "cpu":
         channel.stage(READY)
-    sys.argv[:] = job.command
+    sys.argv[:] = command
     _run(request, lambda doing: channel.stage(READY if doing == "run" else doing))
 
 
