@@ -13,11 +13,13 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernelmark.records import Check, read_run
 from kernelmark.report.notes import note_text
+from tests.forked import run_forked
 
 TOY = Path(__file__).parents[2] / "data" / "toy_library"
 
@@ -31,6 +33,13 @@ QUICK = (
 SETTINGS = {"KERNELMARK_PROFILES": str(TOY.parent / "profiles"), "COLUMNS": "120"}
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def start_afresh(module: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m module words`` as a user does, in a Python of its own."""
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture
@@ -45,29 +54,15 @@ def library(tmp_path: Path) -> Path:
 def run(library: Path, tmp_path: Path) -> Run:
     """Run pytest in the library; the run is kept in ``tmp_path/out``."""
 
-    def go(*arguments: str, quick: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "-c",
-            "pyproject.toml",
-            *arguments,
-        ]
+    def go(
+        *arguments: str, quick: bool = True, start: Start = run_forked, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        # hypothesis, which no library of a user's has to do with, would be loaded for 0.4 s
+        words = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-c", "pyproject.toml", *arguments]
         if quick:
-            command += [*QUICK, f"--kernelmark-out={tmp_path / 'out'}"]
+            words += [*QUICK, f"--kernelmark-out={tmp_path / 'out'}"]
         environment = {**os.environ, **SETTINGS, "PYTHONPATH": str(library)}
-        return subprocess.run(
-            command,
-            cwd=library,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            **options,  # type: ignore[call-overload]
-        )
+        return start("pytest", *words, cwd=library, env=environment, **options)
 
     return go
 
@@ -86,7 +81,7 @@ def bench(library: Path, body: str, name: str = "bench_extra.py") -> str:
 
 @pytest.mark.spec("T2", "T36")
 def test_a_benchmark_file_gives_a_table_a_record_and_reports(run: Run, tmp_path: Path) -> None:
-    done = run("benches/bench_scale.py", f"--junit-xml={tmp_path / 'junit.xml'}")
+    done = run("benches/bench_scale.py", f"--junit-xml={tmp_path / 'junit.xml'}", start=start_afresh)
     assert done.returncode == 0, done.stdout + done.stderr
     out = tmp_path / "out"
     stored = read_run(out)
@@ -231,7 +226,7 @@ def test_a_cases_data_is_released_when_its_test_ends_also_when_it_fails(run: Run
 
 def test_timing_under_xdist_is_refused_and_verifying_is_not(run: Run) -> None:
     pytest.importorskip("xdist")
-    done = run("benches/bench_scale.py", "-n", "2")
+    done = run("benches/bench_scale.py", "-n", "2", start=start_afresh)
     assert done.returncode != 0
     assert "cannot time under pytest-xdist" in done.stdout + done.stderr
 
@@ -307,7 +302,7 @@ def test_a_full_disk_stops_the_rows_and_keeps_those_before(run: Run, tmp_path: P
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
 
-    done = run("benches/bench_scale.py", "-p", "no:cacheprovider", preexec_fn=limit)
+    done = run("benches/bench_scale.py", start=start_afresh, preexec_fn=limit)
     assert done.returncode == 1
     assert "earlier rows are intact" in done.stdout
     stored = read_run(tmp_path / "out")
