@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -93,6 +94,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Let no later collection look through what has been imported: torch's modules are half a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def _why_no_cuda() -> str | None:

@@ -132,7 +132,7 @@ class Backend:
 
     Args:
         options: What to compile with.
-        observer: Gets a name, which says the graph, and the module's text: as imported, and after each step.
+        observer: Gets a name, which says the graph, and the module: as imported, and after each step.
         on_step: Called with each stage of each graph, and with each step of its schedule, as it begins.
     """
 
@@ -210,7 +210,7 @@ class Backend:
             subgraph, Stage.IMPORT, lambda: import_graph(graph, example_inputs, checks=checks)
         )
         if observer is not None:
-            observer(str(Stage.IMPORT), str(imported.module))
+            observer(str(Stage.IMPORT), imported.module)
         options = self.options
         schedule = find_schedule(
             options.pipeline,
@@ -242,7 +242,7 @@ class Backend:
         if self.observer is None:
             return None
         tell = self.observer
-        return lambda name, text: tell(f"graph {number} ({direction}): {name}", text)
+        return lambda name, module: tell(f"graph {number} ({direction}): {name}", module)
 
 
 def kernelmark_mlir(

@@ -5,6 +5,7 @@ torch-mlir ships no type stubs, so its objects are ``Any`` here; the aliases say
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeAlias
 
 from kernelmark import probe
@@ -19,6 +20,7 @@ Operation: TypeAlias = Any
 """``torch_mlir.ir.Operation`` or a view of one."""
 
 
+@cache  # asked for at every operation that is read: a twentieth of a compilation
 def bindings(name: str) -> Any:
     """Import ``torch_mlir.<name>``, such as ``ir`` or ``dialects.transform``.
 

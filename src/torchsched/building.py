@@ -88,7 +88,7 @@ def build(
         model: The model; it is left as it was.
         inputs: What ``forward`` takes.
         options: Schedule, target, parameters.
-        observer: Gets a stage's name and the module's text: as imported, then after each step.
+        observer: Gets a stage's name and the module: as imported, then after each step.
         on_stage: Called with each stage as it begins.
         on_step: Called with each stage, and with each step of the schedule, as it begins.
 
@@ -117,7 +117,7 @@ def build(
 
     imported = timed(Stage.IMPORT, lambda: import_model(model, inputs, training=options.training))
     if observer is not None:
-        observer(str(Stage.IMPORT), str(imported.module))
+        observer(str(Stage.IMPORT), imported.module)
     schedule = options.schedule_for(options.element or imported.signature.main_element, target)
     target = schedule.target
     lowered = timed(

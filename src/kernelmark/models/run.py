@@ -88,7 +88,7 @@ def run_model(
         request: What to do.
         command: The command line, for the record.
         tell: Gets lines for the user as they become known.
-        observer: Gets the name of each stage and the module's text then.
+        observer: Gets the name of each stage and the module then.
         on_step: Gets each stage and each step of the schedule as it begins; ``run`` is the last.
 
     Raises:
@@ -267,23 +267,23 @@ def print_model(
 
 
 class _ModulePrinter:
-    """Gets each stage's name and the module's text; writes those that were asked for, and lines behind them."""
+    """Gets each stage's name and the module then; writes those that were asked for, and lines behind them."""
 
     def __init__(self, shown: Sequence[Show], write: Callable[[str], object]) -> None:
         self._shown, self._write = shown, write
         self._last = ""
         """The module that is written if none of its graph comes after it."""
 
-    def module(self, name: str, text: str) -> None:
+    def module(self, name: str, module: object) -> None:
         """Take the module after one stage."""
-        told, first = f"// ----- {name} -----\n{text}", name.rpartition(": ")[2] == Stage.IMPORT
+        first = name.rpartition(": ")[2] == Stage.IMPORT
         if first:
             self.finish()
+        self._last = ""
         if Show.AFTER_ALL in self._shown or (first and Show.ORIGINAL in self._shown):
-            self._write(told)
-            self._last = ""
-        else:
-            self._last = told if Show.OPTIMISED in self._shown and not first else ""
+            self._write(f"// ----- {name} -----\n{module}")
+        elif Show.OPTIMISED in self._shown and not first:
+            self._last = f"// ----- {name} -----\n{module}"
 
     def line(self, text: str) -> None:
         self.finish()

@@ -20,6 +20,7 @@ from torchsched.descriptors.parameters import Parameter, Value, frozen
 from torchsched.descriptors.schedule import Schedule
 from torchsched.descriptors.schema import (
     BUILT_IN,
+    SHIPPED,
     SHIPPED_PREFIX,
     THREADS,
     DescriptorModel,
@@ -30,9 +31,6 @@ from torchsched.descriptors.steps import Step
 from torchsched.targets import Target
 
 __all__ = ["SHIPPED", "load_schedule"]
-
-SHIPPED = Path(__file__).resolve().parents[1] / "schedules"
-"""The root of the schedules that come with this package."""
 
 
 def load_schedule(

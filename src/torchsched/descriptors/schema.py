@@ -6,6 +6,7 @@ Owns what can be said of one file at a time. Includes, parameters in force and M
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from torchsched.descriptors.conditions import parse_condition
 
 __all__ = [
     "BUILT_IN",
+    "SHIPPED",
     "SHIPPED_PREFIX",
     "THREADS",
     "DescriptorModel",
@@ -33,6 +35,9 @@ BUILT_IN = ("threads", "vector_bits")
 
 THREADS = "threads"
 """The one of them that may be declared as well: how many of the target's threads the code uses, 0 for all."""
+
+SHIPPED = Path(__file__).resolve().parents[1] / "schedules"
+"""The root of the schedules that come with this package."""
 
 SHIPPED_PREFIX = "shipped:"
 """Begins an include's path that goes from the root of the schedules that come with this package."""
@@ -183,6 +188,11 @@ def read_descriptor(path: Path) -> tuple[Source, DescriptorModel]:
     Raises:
         ScheduleError: it cannot be read, or a field is wrong; the text lists every one that is.
     """
+    # A compilation includes eight of this package's own, and they stay as they are.
+    return _read_shipped(path) if path.is_relative_to(SHIPPED) else _read(path)
+
+
+def _read(path: Path) -> tuple[Source, DescriptorModel]:
     source = read_source(path, kind=SCHEDULE)
     try:
         return source, DescriptorModel.model_validate(source.value)
@@ -190,3 +200,6 @@ def read_descriptor(path: Path) -> tuple[Source, DescriptorModel]:
         first, *others = problems_of(source, error)
         message = "\n".join([first.message, *map(str, others)])
         raise ScheduleError(message, path=first.path, line=first.line, field=first.field) from None
+
+
+_read_shipped = cache(_read)

@@ -420,7 +420,9 @@ def test_code_for_another_architecture_is_not_made_here() -> None:
 
 def test_the_module_of_each_graph_can_be_seen_from_import_to_the_last_step() -> None:
     seen: list[tuple[str, str]] = []
-    backend = Backend(BackendOptions(pipeline="loops"), observer=lambda name, text: seen.append((name, text)))
+    backend = Backend(
+        BackendOptions(pipeline="loops"), observer=lambda name, module: seen.append((name, str(module)))
+    )
 
     def function(x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(x)

@@ -57,7 +57,7 @@ def test_parameters_and_roots_reach_the_schedule(tmp_path: Path) -> None:
 
 def test_an_observer_sees_the_module_as_imported_first() -> None:
     seen: list[tuple[str, str]] = []
-    build(Net().eval(), (torch.randn(3, 8),), observer=lambda name, text: seen.append((name, text)))
+    build(Net().eval(), (torch.randn(3, 8),), observer=lambda name, module: seen.append((name, str(module))))
     assert seen[0][0] == "import"
     assert "-> tensor<3x4xf32>" in seen[0][1]
     assert seen[1][0] == "results to arguments"

@@ -160,7 +160,7 @@ def test_without_a_runtime_the_code_is_serial_and_right(monkeypatch: pytest.Monk
 def test_an_observer_gets_every_step_by_its_name_with_the_module_as_it_is_then() -> None:
     seen: list[tuple[str, str]] = []
     schedule = loops()
-    lowered = lower(plain(), schedule, SERIAL, observer=lambda name, text: seen.append((name, text)))
+    lowered = lower(plain(), schedule, SERIAL, observer=lambda name, module: seen.append((name, str(module))))
     names = [name for name, _ in seen]
     assert names[0] == RESULTS_STEP
     assert "memref<8x8xf32>" in seen[0][1]
@@ -274,7 +274,7 @@ def test_transform_text_beside_the_schedule_is_filled_in_and_applied(tmp_path: P
     )
     seen: dict[str, str] = {}
     with pytest.raises(ModelLoweringError, match="still holds"):
-        lower(plain(), schedule, SERIAL, observer=lambda name, text: seen.update({name: text}))
+        lower(plain(), schedule, SERIAL, observer=lambda name, module: seen.update({name: str(module)}))
     assert "tensor<4x8xf32>" in seen["tile.mlir(rows=4)"]
 
 

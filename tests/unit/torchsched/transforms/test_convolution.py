@@ -39,16 +39,20 @@ def run(
     function: Callable[..., Any], inputs: list[torch.Tensor], target: Target = SERIAL
 ) -> tuple[tuple[torch.Tensor, ...], str]:
     """Compile a function and call it once; give its results, and the module once convolutions were written."""
-    texts: dict[str, str] = {}
+    texts: list[str] = []
+
+    def observe(step: str, module: Any) -> None:
+        if "tile_convolutions" in step:
+            texts.append(str(module))
+
     options = BuildOptions(("conv",), target=target)
-    built = build(Calls(function).eval(), inputs, options, observer=texts.setdefault)
+    built = build(Calls(function).eval(), inputs, options, observer=observe)
     bound = built.compiled.bind(built.imported.arguments(inputs))
     for result in bound.results:
         result.fill_(float("nan"))  # what is not written shows
     bound()
     found = built.imported.assemble(bound.results)
-    text = next(text for step, text in texts.items() if "tile_convolutions" in step)
-    return (found if isinstance(found, tuple) else (found,)), text
+    return (found if isinstance(found, tuple) else (found,)), texts[0]
 
 
 def error(found: torch.Tensor, wanted: torch.Tensor) -> float:

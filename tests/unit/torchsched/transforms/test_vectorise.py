@@ -61,13 +61,17 @@ def run(
     grain: int = 1,
 ) -> Ran:
     """Compile a function and call it once; threads divide even the smallest work."""
-    texts: dict[str, str] = {}
+    texts: list[str] = []
+
+    def observe(step: str, module: Any) -> None:
+        if "vectorise:vectorise" in step:
+            texts.append(str(module))
+
     options = BuildOptions((pipeline,), target=target, values={"grain": grain})
-    built = build(Calls(function).eval(), list(inputs), options, observer=texts.setdefault)
+    built = build(Calls(function).eval(), list(inputs), options, observer=observe)
     bound = built.compiled.bind(built.imported.arguments(list(inputs)))
     bound()
-    text = next(text for step, text in texts.items() if "vectorise:vectorise" in step)
-    return Ran(tensors(built.imported.assemble(bound.results)), text, built)
+    return Ran(tensors(built.imported.assemble(bound.results)), texts[0], built)
 
 
 def check(function: Callable[..., Any], *inputs: torch.Tensor, left: Sequence[str] = (), **how: Any) -> Ran:

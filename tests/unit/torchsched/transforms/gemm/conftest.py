@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -225,21 +225,22 @@ class Made:
 
     compiled: Compiled
     lowered: Lowered
-    stages: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def tiled(self) -> str:
-        """The module after products were rewritten."""
-        return next(text for name, text in self.stages.items() if "pack_and_tile" in name)
+    tiled: str
+    """The module after products were rewritten."""
 
 
 def make(product: Product, target: Target, path: Path, **values: int) -> Made:
     """Compile a product by the schedule in ``path``."""
     element = product.element if product.element.is_float else Element.F32
     schedule = find_schedule(str(path), element, target, values=values)
-    stages: dict[str, str] = {}
-    lowered = lower(imported(product), schedule, target, observer=stages.setdefault)
-    return Made(compile_lowered(lowered), lowered, stages)
+    tiled: list[str] = []
+
+    def observe(step: str, module: Any) -> None:
+        if "pack_and_tile" in step:
+            tiled.append(str(module))
+
+    lowered = lower(imported(product), schedule, target, observer=observe)
+    return Made(compile_lowered(lowered), lowered, tiled[0])
 
 
 TOLERANCE = {

@@ -74,13 +74,17 @@ def computed(
     functions: Sequence[Function], inputs: Sequence[torch.Tensor], target: Target | None = None
 ) -> tuple[Any, str]:
     """Compile and run; give the results, and the module once its loops were written."""
-    texts: dict[str, str] = {}
+    texts: list[str] = []
+
+    def observe(step: str, module: Any) -> None:
+        if "vectorise:vectorise" in step:
+            texts.append(str(module))
+
     options = BuildOptions(("elementwise",), target=target or detect(threads=1))
-    built = build(Model(functions), list(inputs), options, observer=texts.setdefault)
+    built = build(Model(functions), list(inputs), options, observer=observe)
     bound = built.compiled.bind(built.imported.arguments(list(inputs)))
     bound()
-    text = next(text for step, text in texts.items() if "vectorise:vectorise" in step)
-    return built.imported.assemble(bound.results), text
+    return built.imported.assemble(bound.results), texts[0]
 
 
 @pytest.mark.parametrize("table", [WRITTEN, CALLED], ids=["written", "called"])
