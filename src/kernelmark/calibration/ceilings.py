@@ -2,15 +2,14 @@
 
 A ceiling is the best rate that was ever seen, so a plain loop over one clock that keeps the fastest pass is enough
 here: whatever disturbs a pass only makes it slower. Comparing two implementations takes more than that, and this module
-is not for it. Besides the best product stands the rate that it keeps up once power and heat have their say. Rates for
-which torch has no public product, float8 and int8, are those of a CPU's loops, and on a GPU those of its datasheet.
+is not for it. Besides the best product stands the rate that it keeps up once power and heat have their say.
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -53,7 +52,9 @@ _MIB = 1 << 20
 # the number of cores; not every accelerator has float64.
 _CPU = (64 * _MIB, 2, (512, 1024, 1536, 2048, 4096), (Rate.FLOAT32, Rate.BFLOAT16, Rate.FLOAT64))
 _GPU = (2048 * _MIB, 8, (2048, 4096, 8192), (Rate.FLOAT32, Rate.FLOAT16, Rate.BFLOAT16))
-_CUDA = (*_GPU[:3], (Rate.FLOAT64, Rate.FLOAT32, Rate.TF32, Rate.FLOAT16, Rate.BFLOAT16))
+_CUDA = (*_GPU[:3], tuple(Rate))
+_NARROW = frozenset({Rate.FLOAT8, Rate.INT8})
+"""Torch's products of these have no public name, and older cards none at all: what is refused is not measured."""
 _LARGEST_SHARE = 8  # of the memory, or of what is free of a CPU's, goes to the buffer at most
 
 
@@ -124,7 +125,8 @@ def measure_ceilings(device: Device, effort: Effort = SHORT, *, timed: Timed | N
     short: dict[Rate, float] = {}
     sustained: dict[Rate, float] = {}
     for rate in rates:
-        with _float32_products("high" if rate is Rate.TF32 else "highest"):
+        refused = (RuntimeError, AttributeError) if rate in _NARROW else ()
+        with suppress(*refused), _float32_products("high" if rate is Rate.TF32 else "highest"):
             flops, product, best_s = _best_product(device.torch_name, rate, sizes, read, effort)
             short[rate] = flops / best_s
             if effort.sustained_s:
@@ -251,24 +253,37 @@ def _best_product(
     where: str, rate: Rate, sizes: tuple[int, ...], read: Timed, effort: Effort
 ) -> tuple[int, Callable[[], object], float]:
     """Give the operations of the product with the best rate, the product, and its shortest time."""
-    import torch
-
-    dtype: torch.dtype = getattr(torch, "float32" if rate is Rate.TF32 else rate.value)
     found: tuple[int, Callable[[], object], float] | None = None
     end = perf_counter() + effort.matmul_s
     for size in sizes:
         flops = 2 * size**3
         if found and (_FEWEST_PASSES + 1) * flops * found[2] / found[0] > end - perf_counter():
             break
-        # Random numbers: zeros and ones cost less power and would give a ceiling that no data reach.
-        left, right = (torch.rand(size, size, device=where, dtype=torch.float32).to(dtype) for _ in range(2))
-        run = partial(torch.mm, left, right, out=torch.empty_like(left))
+        run = _product(where, rate, size)
         seconds = _best(read, effort.matmul_s / len(sizes) / 2, run)
         if found is None or flops / seconds > found[0] / found[2]:
             found = flops, run, seconds
     if found is None:
         raise ValueError("no size of a matrix product is given")
     return found
+
+
+def _product(where: str, rate: Rate, size: int) -> Callable[[], object]:
+    """Make a square product of random numbers: zeros and ones cost less power, and no data reach their ceiling."""
+    import torch
+
+    left, right = (torch.rand(size, size, device=where, dtype=torch.float32) for _ in range(2))
+    if rate is Rate.INT8:
+        one, other = (each.mul(255).sub(128).to(torch.int8) for each in (left, right))
+        return partial(torch.ops.aten._int_mm, one, other.t())  # its second factor lies column by column
+    if rate is Rate.FLOAT8:
+        one, other = (each.to(torch.float8_e4m3fn) for each in (left, right))
+        scale = torch.ones((), device=where)
+        told = {"scale_a": scale, "scale_b": scale, "out_dtype": torch.bfloat16, "use_fast_accum": True}
+        return partial(torch.ops.aten._scaled_mm, one, other.t(), **told)
+    dtype: torch.dtype = getattr(torch, "float32" if rate is Rate.TF32 else rate.value)
+    one, other = left.to(dtype), right.to(dtype)
+    return partial(torch.mm, one, other, out=torch.empty_like(one))
 
 
 def _best(read: Timed, budget_s: float, run: Callable[[], object]) -> float:

@@ -56,7 +56,7 @@ class Timing:
 def test_each_pattern_counts_what_it_touches_and_each_dtype_its_largest_product() -> None:
     found = measure_ceilings(FakeDevice(kind="cuda"), Effort(0.001, 0.05, 0.001), timed=Timing())
     assert found.bandwidth == dict.fromkeys(("read", "write", "copy", "triad"), 3 * MIB / 1e-6)
-    assert set(found.flops) == {Rate.FLOAT64, Rate.FLOAT32, Rate.TF32, Rate.FLOAT16, Rate.BFLOAT16}
+    assert set(found.flops) == set(Rate)
     assert set(found.flops.values()) == {2 * 32**3 / 1e-6}
     assert set(found.sustained) == set(found.flops)
 
@@ -73,6 +73,21 @@ def test_another_accelerator_is_not_asked_for_what_it_may_not_have() -> None:
     found = measure_ceilings(FakeDevice(kind="xpu"), Effort(0.0, 0.01), timed=Timing())
     assert set(found.flops) == {Rate.FLOAT32, Rate.FLOAT16, Rate.BFLOAT16}
     assert found.sustained == {}
+
+
+def test_a_product_that_a_card_refuses_is_not_measured_and_the_others_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    product = subject._product
+
+    def on_an_older_card(where: str, rate: Rate, size: int) -> Callable[[], object]:
+        if rate is Rate.FLOAT8:
+            raise RuntimeError("only supported on devices with compute capability >= 8.9")
+        return product(where, rate, size)
+
+    monkeypatch.setattr(subject, "_product", on_an_older_card)
+    found = measure_ceilings(FakeDevice(kind="cuda"), Effort(0.0, 0.01), timed=Timing())
+    assert set(found.flops) == set(Rate) - {Rate.FLOAT8}
 
 
 def test_a_rate_that_is_kept_up_leaves_out_the_first_half() -> None:
