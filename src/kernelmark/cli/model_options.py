@@ -86,10 +86,7 @@ def request_options(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "pipeline": given["pipeline"] or (DEFAULT_PIPELINE,),
         "values": _values(given["params"]),
-        "roots": given["roots"],
-        "target": given["target"],
-        "feature": given["feature"],
-        "threads": given["threads"],
+        **{name: given[name] for name in ("roots", "target", "feature", "threads")},
         "element": None if given["dtype"] is None else Element.parse(given["dtype"]),
         "inputs": None if shapes is None else parse_input_shapes(shapes),
         "init_args": parse_init_args(given["init_args"]),

@@ -19,7 +19,7 @@ from kernelmark.cli.console import as_json, echo_json
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import ConfigError
 from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
-from kernelmark.manifest.levels import Level, LevelResult, Severity, check_files
+from kernelmark.manifest.levels import Level, LevelResult, check_files
 from kernelmark.manifest.library import importing
 from kernelmark.manifest.op import TensorDecl
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ops"]
 
-_project = click.option(
+_library = click.option(
     "--project",
+    "library",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
+    callback=lambda _context, _option, folder: find_library(folder or Path.cwd()),
     help="Folder of the project; by default the nearest above with [tool.kernelmark] in its pyproject.toml.",
 )
 
@@ -54,11 +56,11 @@ def init(folder: Path, name: str | None) -> None:
 
 
 @ops.command("list")
-@_project
+@_library
 @as_json
-def list_ops(project: Path | None, as_json: bool) -> None:
+def list_ops(library: LibraryConfig, as_json: bool) -> None:
     """List the ops with their families, numbers of calls and dtypes."""
-    specs = load_manifest(_library(project).manifest).ops.values()
+    specs = load_manifest(library.manifest).ops.values()
     if as_json:
         echo_json([_summary(spec) for spec in specs])
         return
@@ -72,11 +74,10 @@ def list_ops(project: Path | None, as_json: bool) -> None:
 
 @ops.command()
 @click.argument("op")
-@_project
+@_library
 @as_json
-def show(op: str, project: Path | None, as_json: bool) -> None:
+def show(op: str, library: LibraryConfig, as_json: bool) -> None:
     """Show the signature, effects and calls of OP."""
-    library = _library(project)
     spec = load_manifest(library.manifest).op(op)
     with _importable(library):
         calls = [_call(call) for call in spec.calls()]
@@ -100,33 +101,28 @@ def show(op: str, project: Path | None, as_json: bool) -> None:
     metavar="RUN",
     help="Say which cases the stored run RUN measured and which not; alone, no other level is run.",
 )
-@_project
+@_library
 @click.pass_context
 def validate(
-    context: click.Context, levels: Sequence[str], coverage: Path | None, project: Path | None
+    context: click.Context, levels: Sequence[str], coverage: Path | None, library: LibraryConfig
 ) -> None:
     """Check the manifest, and the library against it.
 
     Exits with 1 if a level has an error. What a level could not check is told, and is no error.
     """
-    library = _library(project)
     schema = check_files(library.manifest)
     if schema.errors:
         _write_result(schema, library, err=True)
         context.exit(ExitCode.USAGE)
     asked = [Level(level) for level in levels] or ([] if coverage else list(Level))
     with _importable(library):
-        results = [schema, *_run_levels(library, asked), *_coverage(library, coverage)]
+        results = [schema, *_run_levels(library, asked, coverage)]
     for result in results:
         _write_result(result, library)
     context.exit(ExitCode.FAILED if any(result.errors for result in results) else ExitCode.OK)
 
 
 # --- running the levels -----------------------------------------------------------------------------
-
-
-def _library(project: Path | None) -> LibraryConfig:
-    return find_library(project or Path.cwd())
 
 
 @contextmanager
@@ -139,10 +135,13 @@ def _importable(library: LibraryConfig) -> Iterator[None]:
         sys.path.remove(str(library.root))
 
 
-def _run_levels(library: LibraryConfig, asked: Sequence[Level]) -> list[LevelResult]:
+def _run_levels(library: LibraryConfig, asked: Sequence[Level], run: Path | None) -> list[LevelResult]:
+    """Run the levels that are asked for; and with a stored run, compare that with the manifest."""
     from kernelmark.manifest.levels import workloads
-    from kernelmark.manifest.levels.benchmarks import check_benchmarks
+    from kernelmark.manifest.levels.benchmarks import check_benchmarks, check_coverage
     from kernelmark.manifest.levels.signature import check_classes, import_ops
+    from kernelmark.records import read_run
+    from kernelmark.report.notes import note_text
 
     manifest = load_manifest(library.manifest)
     built = cache(lambda: _workloads(library))
@@ -153,7 +152,8 @@ def _run_levels(library: LibraryConfig, asked: Sequence[Level]) -> list[LevelRes
         Level.DTYPE: lambda: workloads.check_dtypes(manifest, built()),
         Level.BENCH: lambda: check_benchmarks(manifest, library),
     }
-    return [check() for level, check in table.items() if level in asked]
+    results = [check() for level, check in table.items() if level in asked]
+    return results if run is None else [*results, check_coverage(manifest, read_run(run), note_text)]
 
 
 def _workloads(library: LibraryConfig) -> Workloads:
@@ -164,21 +164,11 @@ def _workloads(library: LibraryConfig) -> Workloads:
     with importing(library.cases, lambda what: ConfigError(f"[tool.kernelmark] cases: {what}")):
         entries = library_at(library.root).entries
     return Workloads(
-        entries,
+        {op: (entry.build, entry.inputs) for op, entry in entries.items()},
         library.cases,
         library.root,
         lambda workload: require_reference(workload.verification(), getattr(workload, "reference", None)),
     )
-
-
-def _coverage(library: LibraryConfig, run: Path | None) -> list[LevelResult]:
-    if run is None:
-        return []
-    from kernelmark.manifest.levels.benchmarks import check_coverage
-    from kernelmark.records import read_run
-    from kernelmark.report.notes import note_text
-
-    return [check_coverage(load_manifest(library.manifest), read_run(run), note_text)]
 
 
 # --- rendering ------------------------------------------------------------------------------------
@@ -191,7 +181,7 @@ def _write_result(result: LevelResult, library: LibraryConfig, *, err: bool = Fa
     notes = f", notes: {len(result.notes)}" if result.notes else ""
     click.echo(f"{result.level:<10} {outcome:<11} {result.what}: {result.checked}{notes}", err=err)
     for finding in (*result.errors, *result.notes):
-        mark = "note: " if finding.severity is Severity.NOTE else ""
+        mark = "note: " if finding.is_note else ""
         where = finding.where.removeprefix(f"{library.root}/")
         click.echo(f"  {where}: {mark}{finding.message}", err=err)
 

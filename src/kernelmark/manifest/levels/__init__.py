@@ -12,7 +12,7 @@ from pathlib import Path
 from kernelmark.errors import ManifestError
 from kernelmark.manifest.reading import read_manifest
 
-__all__ = ["Finding", "Level", "LevelResult", "Severity", "check_files", "finding_from"]
+__all__ = ["Finding", "Level", "LevelResult", "check_files"]
 
 
 class Level(StrEnum):
@@ -27,21 +27,19 @@ class Level(StrEnum):
     COVERAGE = "coverage"
 
 
-class Severity(StrEnum):
-    """Whether a finding fails the level, or says what the level could not look at."""
-
-    ERROR = "error"
-    NOTE = "note"
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found, with the place where a reader should look."""
+    """One thing found, with the place where a reader should look; a note says what could not be looked at."""
 
-    level: Level
     where: str
     message: str
-    severity: Severity = Severity.ERROR
+    is_note: bool = False
+
+    @classmethod
+    def of(cls, error: ManifestError) -> Finding:
+        """Make the finding that says what ``error`` says."""
+        where = str(error.path or "manifest") + ("" if error.line is None else f":{error.line}")
+        return cls(f"{where}: {error.field}" if error.field else where, error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +54,15 @@ class LevelResult:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that fail the level."""
-        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
+        return tuple(finding for finding in self.findings if not finding.is_note)
 
     @property
     def notes(self) -> tuple[Finding, ...]:
         """What the level could not check, and why."""
-        return tuple(finding for finding in self.findings if finding.severity is Severity.NOTE)
+        return tuple(finding for finding in self.findings if finding.is_note)
 
 
 def check_files(folder: Path) -> LevelResult:
     """Level ``schema``: read the manifest's folder; every problem of every file is a finding."""
     manifest, problems = read_manifest(folder)
-    findings = tuple(finding_from(Level.SCHEMA, problem) for problem in problems)
-    return LevelResult(Level.SCHEMA, len(manifest.files), "files", findings)
-
-
-def finding_from(level: Level, error: ManifestError) -> Finding:
-    """Make the finding that says what ``error`` says."""
-    where = str(error.path or "manifest") + ("" if error.line is None else f":{error.line}")
-    return Finding(level, f"{where}: {error.field}" if error.field else where, error.message)
+    return LevelResult(Level.SCHEMA, len(manifest.files), "files", tuple(map(Finding.of, problems)))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity
+from kernelmark.manifest.levels import Finding, Level, LevelResult
 from kernelmark.manifest.levels.bindings import UNKNOWN, Scope, calls_in
 from kernelmark.manifest.library import LibraryConfig
 from kernelmark.manifest.op import Manifest
@@ -22,6 +22,7 @@ from kernelmark.text import suggestion
 __all__ = ["check_benchmarks", "check_coverage"]
 
 _REQUIRED = ("cases", "Runner")
+_UNREAD = "not checked: only bench_*.py are benchmark files; rename it, or start its name with _"
 
 
 def check_benchmarks(manifest: Manifest, library: LibraryConfig) -> LevelResult:
@@ -30,10 +31,12 @@ def check_benchmarks(manifest: Manifest, library: LibraryConfig) -> LevelResult:
     files = sorted(folder.rglob("bench_*.py")) if folder.is_dir() else []
     if not files:
         what = "no bench_*.py in it" if folder.is_dir() else "no such folder"
-        return LevelResult(Level.BENCH, 0, "files", (_error(folder, f"{what}; nothing is benchmarked"),))
+        return LevelResult(
+            Level.BENCH, 0, "files", (Finding(str(folder), f"{what}; nothing is benchmarked"),)
+        )
     entries = library.root.joinpath(*library.cases.split("."))
     findings = [
-        _note(path, "not checked: only bench_*.py are benchmark files; rename it, or start its name with _")
+        Finding(str(path), _UNREAD, is_note=True)
         for path in sorted(folder.rglob("*.py"))
         if not path.name.startswith(("bench_", "_"))
         and not (path.name == "conftest.py" or path.is_relative_to(entries))
@@ -44,7 +47,7 @@ def check_benchmarks(manifest: Manifest, library: LibraryConfig) -> LevelResult:
     for spec in manifest.ops.values():
         if spec.name not in named:
             message = f"no file below {folder} calls bench.cases({spec.name}), so this op is never measured"
-            findings.append(_error(spec.place, message))
+            findings.append(Finding(str(spec.place), message))
     return LevelResult(Level.BENCH, len(files), "files", tuple(findings))
 
 
@@ -72,7 +75,7 @@ def _file(path: Path, library: LibraryConfig, manifest: Manifest, named: set[str
                 yield from _ops(path, call, scope, manifest, named)
     missing = [f"bench.{name}" for name in _REQUIRED if name not in called]
     if missing:
-        yield _error(f"{path}:1", f"never calls {' or '.join(missing)}; a benchmark file calls both")
+        yield Finding(f"{path}:1", f"never calls {' or '.join(missing)}; a benchmark file calls both")
 
 
 def _ops(path: Path, call: ast.Call, scope: Scope, manifest: Manifest, named: set[str]) -> Iterator[Finding]:
@@ -82,10 +85,10 @@ def _ops(path: Path, call: ast.Call, scope: Scope, manifest: Manifest, named: se
         name = dotted.rpartition(".")[2]
         if dotted == UNKNOWN:
             told = "cannot tell which op's cases are asked for here; name the class, or loop over a literal"
-            yield _note(where, told)
+            yield Finding(where, told, is_note=True)
         elif name not in manifest.ops:
             hint = suggestion(name, manifest.ops, there_are="ops")
-            yield _error(where, f"asks for the cases of {name!r}, which the manifest does not have; {hint}")
+            yield Finding(where, f"asks for the cases of {name!r}, which the manifest does not have; {hint}")
         else:
             named.add(name)
 
@@ -101,19 +104,11 @@ def _parse(path: Path) -> ast.Module | Finding:
             warnings.simplefilter("ignore")  # a warning about the user's code is not this level's business
             return ast.parse(path.read_bytes(), str(path))
     except SyntaxError as error:
-        return _error(f"{path}:{error.lineno or 1}", f"syntax error: {error.msg}")
+        return Finding(f"{path}:{error.lineno or 1}", f"syntax error: {error.msg}")
     except (ValueError, RecursionError) as error:
-        return _error(f"{path}:1", f"cannot be parsed: {error}")
+        return Finding(f"{path}:1", f"cannot be parsed: {error}")
     except OSError as error:
-        return _error(path, f"cannot be read: {error.strerror}")
-
-
-def _error(where: object, message: str) -> Finding:
-    return Finding(Level.BENCH, str(where), message)
-
-
-def _note(where: object, message: str) -> Finding:
-    return Finding(Level.BENCH, str(where), message, Severity.NOTE)
+        return Finding(str(path), f"cannot be read: {error.strerror}")
 
 
 def check_coverage(manifest: Manifest, run: StoredRun, tell: Callable[[Note | None], str]) -> LevelResult:
@@ -138,9 +133,9 @@ def check_coverage(manifest: Manifest, run: StoredRun, tell: Callable[[Note | No
                 reason = "the run has no row of it"
             elif run.header.protocol.verify_only:
                 reason = "the run only checked, it did not time"
-            findings.append(Finding(Level.COVERAGE, f"{row.place}: {name}", f"not measured: {reason}"))
+            findings.append(Finding(f"{row.place}: {name}", f"not measured: {reason}"))
     for name, (first, *_) in rows.items():
         if first.op is not None:
             message = f"{run.path} measured case {name} of {first.op}, which this manifest does not have"
-            findings.append(Finding(Level.COVERAGE, str(manifest.folder), message, Severity.NOTE))
+            findings.append(Finding(str(manifest.folder), message, is_note=True))
     return LevelResult(Level.COVERAGE, measured, "cases measured", tuple(findings))

@@ -32,14 +32,14 @@ def import_ops(name: str) -> ModuleType:
 def check_classes(manifest: Manifest, ops: ModuleType) -> LevelResult:
     """Compare every op with its class, and the module's classes with the manifest."""
     findings = [
-        Finding(Level.SIGNATURE, f"{spec.place}{field}", message)
+        Finding(f"{spec.place}{field}", message)
         for spec in manifest.ops.values()
         for field, message in _op(spec, ops)
     ]
     for name in _op_classes(ops):
         if name not in manifest.ops:
             message = f"class {name} is not in the manifest; declare it there, or let its name not end in Op"
-            findings.append(Finding(Level.SIGNATURE, ops.__name__, message))
+            findings.append(Finding(ops.__name__, message))
     return LevelResult(Level.SIGNATURE, len(manifest.ops), "ops", tuple(findings))
 
 

@@ -12,28 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kernelmark.errors import ManifestError, UnavailableError, UsageError
-from kernelmark.manifest.levels import Finding, Level, LevelResult, Severity, finding_from
+from kernelmark.manifest.levels import Finding, Level, LevelResult
 from kernelmark.manifest.op import Manifest, TensorSpec, WorkloadCall, WorkloadRow
 from kernelmark.text import in_short
 
 __all__ = ["Source", "Workloads", "check_dtypes", "check_shapes", "check_workloads", "input_problem"]
 
 
-class Source(Protocol):
-    """Where the workloads of an op come from: its entry in the library's registry."""
-
-    @property
-    def build(self) -> Callable[[WorkloadCall], Any]:
-        """Makes the workload of a call."""
-        raise NotImplementedError
-
-    @property
-    def inputs(self) -> Callable[[Any], Any] | None:
-        """Makes a workload's inputs in place of its ``gen_inputs()``, where there is such a function."""
-        raise NotImplementedError
+Source = tuple[Callable[[WorkloadCall], Any], Callable[[Any], Any] | None]
+"""What makes the workload of a call; and the workload's inputs in place of its ``gen_inputs()``, if anything does."""
 
 
 @dataclass(slots=True)
@@ -53,7 +43,7 @@ class Workloads:
     """Builds each call's workload and runs its reference once, however many levels ask.
 
     Args:
-        sources: By op.
+        sources: By op, from its entry in the library's registry.
         registry: What to call the place of the entries in a message.
         root: The library's folder; the place of an error is in there.
         require: Refuses, as a UsageError, a workload whose ``verification()`` no run could follow.
@@ -72,16 +62,16 @@ class Workloads:
         return self._known[call.id]
 
     def _make(self, place: str, call: WorkloadCall) -> _Built:
-        source = self.sources.get(call.op)
-        if source is None:
+        if call.op not in self.sources:
             entry = f"add {call.op!r}: Entry(...) to the ENTRIES there"
             return _wrong(place, f"{call.op} has no entry in {self.registry}; {entry}")
+        build, make = self.sources[call.op]
         try:
-            workload = source.build(call)
+            workload = build(call)
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is what the level has to tell
             return _wrong(self._raised_at(error, place), f"the entry raised {in_short(error)}")
         where = _defined_at(type(workload), place)
-        needed = ("verification",) if source.inputs is not None else ("gen_inputs", "verification")
+        needed = ("verification",) if make is not None else ("gen_inputs", "verification")
         if missing := [f"{name}()" for name in needed if not callable(getattr(workload, name, None))]:
             return _wrong(
                 where,
@@ -94,8 +84,8 @@ class Workloads:
             return _wrong(where, str(error))
         except Exception as error:  # noqa: BLE001 - foreign code, as where it is built
             return _wrong(self._raised_at(error, where), f"verification() raised {in_short(error)}")
-        make = workload.gen_inputs if source.inputs is None else partial(source.inputs, workload)
-        return _Built(None, _run(make, "gen_inputs()", "gives"), _outputs(workload, call))
+        inputs = workload.gen_inputs if make is None else partial(make, workload)
+        return _Built(None, _run(inputs, "gen_inputs()", "gives"), _outputs(workload, call))
 
     def _raised_at(self, error: BaseException, otherwise: str) -> str:
         """Give the innermost line of the library's that ``error`` passed through."""
@@ -105,7 +95,7 @@ class Workloads:
 
 
 def _wrong(where: str, message: str) -> _Built:
-    return _Built(Finding(Level.WORKLOAD, where, message))
+    return _Built(Finding(where, message))
 
 
 def _defined_at(kind: type, otherwise: str) -> str:
@@ -164,9 +154,9 @@ def check_workloads(manifest: Manifest, workloads: Workloads) -> LevelResult:
         if built.wrong is not None:
             yield built.wrong
         elif isinstance(built.inputs, str):
-            yield Finding(Level.WORKLOAD, where, f"inputs not checked: {built.inputs}", Severity.NOTE)
+            yield Finding(where, f"inputs not checked: {built.inputs}", is_note=True)
         elif problem := input_problem(call, built.inputs):
-            yield Finding(Level.WORKLOAD, where, problem)
+            yield Finding(where, problem)
 
     return _check(Level.WORKLOAD, manifest, judge)
 
@@ -178,11 +168,11 @@ def check_shapes(manifest: Manifest, workloads: Workloads) -> LevelResult:
         try:
             call.roofline()
         except ManifestError as error:
-            yield finding_from(Level.SHAPE, error)
+            yield Finding.of(error)
         except UnavailableError as error:
             where = f"{call.declared_roofline.place}: {call.id}"
-            yield Finding(Level.SHAPE, where, f"work not counted: {error}", Severity.NOTE)
-        yield from _outputs_differ(Level.SHAPE, row, call, workloads, lambda spec: list(spec.shape))
+            yield Finding(where, f"work not counted: {error}", is_note=True)
+        yield from _outputs_differ(row, call, workloads, lambda spec: list(spec.shape))
 
     return _check(Level.SHAPE, manifest, judge)
 
@@ -192,7 +182,7 @@ def check_dtypes(manifest: Manifest, workloads: Workloads) -> LevelResult:
     return _check(
         Level.DTYPE,
         manifest,
-        lambda row, call: _outputs_differ(Level.DTYPE, row, call, workloads, lambda spec: spec.dtype),
+        lambda row, call: _outputs_differ(row, call, workloads, lambda spec: spec.dtype),
     )
 
 
@@ -205,13 +195,11 @@ def _check(
     for spec, row, case in ((s, row, case) for s in manifest.ops.values() for row, case in s.cases()):
         problems = spec.dtype_problems(row, case) if level is Level.DTYPE else []
         try:
-            found = [finding_from(level, problem) for problem in problems] or [
-                *judge(row, spec.instantiate(row, case))
-            ]
+            found = [*map(Finding.of, problems)] or [*judge(row, spec.instantiate(row, case))]
         except ManifestError as error:
             if level is Level.WORKLOAD:
                 continue  # the shape level tells it
-            found = [finding_from(level, error)]
+            found = [Finding.of(error)]
         checked += not found
         findings += found
     return LevelResult(level, checked, "calls", tuple(dict.fromkeys(findings)))
@@ -234,20 +222,19 @@ def input_problem(call: WorkloadCall, given: Sequence[TensorSpec | None]) -> str
 
 
 def _outputs_differ(
-    level: Level,
     row: WorkloadRow,
     call: WorkloadCall,
     workloads: Workloads,
     part: Callable[[TensorSpec], object],
 ) -> Iterator[Finding]:
-    """Compare the level's part of the declared outputs with the reference's."""
+    """Compare a part of the declared outputs with the reference's."""
     where = f"{row.place}: {call.id}"
     got = workloads.of(row, call).outputs
     if isinstance(got, str):
-        yield Finding(level, where, f"outputs not checked: {got}", Severity.NOTE)
+        yield Finding(where, f"outputs not checked: {got}", is_note=True)
     elif len(got) != len(call.outputs):
         said = f"{len(call.outputs)} output(s) declared, the reference gives {len(got)}"
-        yield Finding(level, where, said)
+        yield Finding(where, said)
     else:
         pairs = zip(call.outputs.items(), got, strict=True)
         differences = [
@@ -256,4 +243,4 @@ def _outputs_differ(
             if part(declared) != part(found)
         ]
         if differences:
-            yield Finding(level, where, "; ".join(differences))
+            yield Finding(where, "; ".join(differences))

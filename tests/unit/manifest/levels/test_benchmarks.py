@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelmark.manifest import LibraryConfig, Manifest
-from kernelmark.manifest.levels import LevelResult, Severity
+from kernelmark.manifest.levels import LevelResult
 from kernelmark.manifest.levels.benchmarks import check_benchmarks
 
 pytestmark = pytest.mark.spec("T38")
@@ -149,8 +149,8 @@ def test_an_op_that_cannot_be_told_from_the_text_is_a_note_and_not_covered(check
 
 def test_a_python_file_of_another_name_is_a_note(check: Check) -> None:
     result = check(GOOD, softmax_bench="", conftest="", __init__="", _shared="")
-    assert [(note.where.rpartition("/")[2], note.severity) for note in result.notes] == [
-        ("softmax_bench.py", Severity.NOTE)
+    assert [(note.where.rpartition("/")[2], note.is_note) for note in result.notes] == [
+        ("softmax_bench.py", True)
     ]
 
 

@@ -26,5 +26,5 @@ def test_every_problem_of_every_file_is_a_finding_with_its_place(folder: Path, g
 
 def test_a_missing_folder_is_a_finding(tmp_path: Path) -> None:
     (finding,) = check_files(tmp_path / "none").errors
-    assert finding == Finding(Level.SCHEMA, str(tmp_path / "none"), finding.message)
+    assert finding == Finding(str(tmp_path / "none"), finding.message)
     assert "no such folder" in finding.message

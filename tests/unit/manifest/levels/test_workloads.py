@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from kernelmark.errors import UsageError
-from kernelmark.harness import Entry
 from kernelmark.manifest import Manifest, WorkloadCall, load_manifest
-from kernelmark.manifest.levels import Level, Severity
+from kernelmark.manifest.levels import Level
 from kernelmark.manifest.levels.workloads import (
     Workloads,
     check_dtypes,
@@ -50,7 +49,7 @@ class Workload:
 def workloads(
     reference_for: Callable[[WorkloadCall], Any], change: Callable[[list[Any]], Any] = tuple, **facts: Any
 ) -> Workloads:
-    source = Entry(lambda call: Workload(call, reference_for(call), change))
+    source = (lambda call: Workload(call, reference_for(call), change), None)
     return Workloads({"BmmFwdOp": source}, "cases", Path(__file__).parent, **facts)
 
 
@@ -133,7 +132,7 @@ def test_what_cannot_be_checked_is_said_and_never_counted_as_checked(
         assert result.checked == 0
         assert result.errors == ()
         assert len(result.notes) == 3
-        assert all(note.severity is Severity.NOTE for note in result.notes)
+        assert all(note.is_note for note in result.notes)
         assert result.notes[0].message.startswith("outputs not checked: ")
         assert reason in result.notes[0].message
 
@@ -243,7 +242,7 @@ def test_inputs_that_are_made_from_values_are_a_note(manifest: Manifest) -> None
 
 
 def test_an_entry_s_own_inputs_stand_in_place_of_gen_inputs(manifest: Manifest) -> None:
-    source = Entry(
+    source = (
         lambda call: Workload(call, bmm(call), lambda _inputs: ()),
         lambda w: Workload(w.call, None, tuple).gen_inputs(),
     )
@@ -264,7 +263,7 @@ def test_an_entry_that_raises_is_one_error_with_the_line_that_raised(manifest: M
     def build(call: WorkloadCall) -> Any:
         return call.dims["R"]
 
-    result = check_workloads(manifest, Workloads({"BmmFwdOp": Entry(build)}, "cases", Path(__file__).parent))
+    result = check_workloads(manifest, Workloads({"BmmFwdOp": (build, None)}, "cases", Path(__file__).parent))
     (error,) = result.errors  # three calls fall over the same line
     assert error.message == "the entry raised KeyError: 'R'"
     assert error.where == f"{__file__}:{build.__code__.co_firstlineno + 1}"
@@ -275,7 +274,7 @@ def test_a_workload_that_lacks_a_method_is_an_error_at_its_class(manifest: Manif
         def gen_inputs(self) -> tuple[()]:
             return ()
 
-    result = check_workloads(manifest, Workloads({"BmmFwdOp": Entry(lambda _call: Half())}, "cases", Path()))
+    result = check_workloads(manifest, Workloads({"BmmFwdOp": (lambda _call: Half(), None)}, "cases", Path()))
     (error,) = result.errors
     assert "Half, which has no verification()" in error.message
     assert error.where.startswith(f"{__file__}:")
