@@ -21,7 +21,7 @@ from typing import Any
 from kernelmark.errors import UnavailableError
 from kernelmark.kernelfile import Language, Request, benchmark
 from kernelmark.kernelfile.building import find_library
-from kernelmark.kernelfile.languages import LANGUAGES
+from kernelmark.kernelfile.request import LANGUAGES
 from kernelmark.units import format_ratio, format_time
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "kernels"

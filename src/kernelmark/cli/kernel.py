@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelfile.languages import Language
-from kernelmark.kernelfile.request import Option, Request, options
+from kernelmark.kernelfile.request import Language, Option, Request, options
 from kernelmark.text import suggestion
 from kernelmark.units import NS_PER_MS, format_ratio, format_time
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kernelmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from kernelmark.kernelfile.languages import Language
-    from kernelmark.kernelfile.request import Baseline, Request
-    from kernelmark.kernelfile.run import KernelRun, benchmark
+    from kernelmark.kernelfile.document import KernelRun
+    from kernelmark.kernelfile.request import Baseline, Language, Request
+    from kernelmark.kernelfile.run import benchmark
     from kernelmark.kernelfile.signature import Parameter, Signature, parse_signature
     from kernelmark.kernelfile.starting import write_pair
     from kernelmark.kernelfile.sweep import parse_sweep, run_sweep

@@ -14,23 +14,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.errors import UnavailableError, UsageError
 from kernelmark.files import draft
-from kernelmark.kernelfile.languages import LANGUAGES, LanguageEntry
-from kernelmark.kernelfile.request import Request
+from kernelmark.kernelfile.request import LANGUAGES, LanguageEntry, Request
+from kernelmark.records import Note, NoteKind
 
 __all__ = ["Compiler", "Library", "compiler_for", "find_library"]
 
-_DEFAULT_ARCH = "sm_90"
-_FIRST_WITH_ITS_OWN = 90
-_OPENMP = re.compile(r"^\s*#\s*pragma\s+omp\s", re.MULTILINE)
-_NO_OPENMP = (
-    "#pragma omp had no effect: it was built without OpenMP; add --compile-flags=-fopenmp, with nvcc"
-    " --compile-flags=-Xcompiler=-fopenmp"
-)
 _COMPILE_LIMIT_S = 1800
 """Large CUTLASS files take minutes; half an hour is a compiler that hangs."""
 
@@ -48,10 +42,6 @@ class Compiler:
         """Give the command that builds ``library`` from ``source``."""
         return [self.program, *self.options, "-o", str(library), str(source)]
 
-    def line(self, source: Path, library: Path) -> str:
-        """Give that command as it is typed."""
-        return shlex.join(self.command(source, library))
-
 
 @dataclass(frozen=True, slots=True)
 class Library:
@@ -60,7 +50,7 @@ class Library:
     path: Path
     built_with: str
     """The line that built it; says so where somebody else did."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def find_library(request: Request) -> Library:
@@ -72,16 +62,15 @@ def find_library(request: Request) -> Library:
         UsageError: the source does not compile.
     """
     compiler = compiler_for(request)
-    if request.compile:
-        return _built(request.solution, compiler)
     source, library = request.solution, request.solution.with_suffix(".so")
-    line = compiler.line(source, library) + (f"\n{compiler.advice}" if compiler.advice else "")
+    line = shlex.join(compiler.command(source, library))
+    if request.compile:
+        return _built(source, compiler, line)
+    advice = f"or add --compile:\n  {line}" + (f"\n{compiler.advice}" if compiler.advice else "")
     if not library.is_file():
-        raise UnavailableError(f"there is no {library}; build it, or add --compile:\n  {line}")
+        raise UnavailableError(f"there is no {library}; build it, {advice}")
     if library.stat().st_mtime_ns < source.stat().st_mtime_ns:
-        raise UnavailableError(
-            f"{library} is older than {source}; build it again, or add --compile:\n  {line}"
-        )
+        raise UnavailableError(f"{library} is older than {source}; build it again, {advice}")
     return Library(library, "unknown: the library was there")
 
 
@@ -119,11 +108,10 @@ def _headers(entry: LanguageEntry) -> tuple[tuple[str, ...], str]:
     )
 
 
-def _built(source: Path, compiler: Compiler) -> Library:
+def _built(source: Path, compiler: Compiler, line: str) -> Library:
     if shutil.which(compiler.program) is None:
         raise UnavailableError(
-            f"--compile: there is no {compiler.program} here; install it, or build elsewhere:\n"
-            f"  {compiler.line(source, source.with_suffix('.so'))}"
+            f"--compile: there is no {compiler.program} here; install it, or build elsewhere:\n  {line}"
         )
     try:
         preprocessed = _run([compiler.program, *compiler.options, "-E", str(source)], source)
@@ -133,13 +121,17 @@ def _built(source: Path, compiler: Compiler) -> Library:
         raise
     version = _run([compiler.program, "--version"], source)
     key = hashlib.sha256("\0".join([*compiler.options, version, preprocessed]).encode()).hexdigest()[:24]
-    library = _cache_folder() / key / f"{source.stem}.so"
+    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    cache = told if told.is_absolute() else Path.home() / ".cache"
+    library = cache / "kernelmark" / "libraries" / sys.platform / key / f"{source.stem}.so"
     if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True)
         with draft(library) as partial:
             _run(compiler.command(source, partial), source)
-    ignored = _OPENMP.search(preprocessed) and not any("openmp" in each for each in compiler.options)
-    return Library(library, compiler.line(source, library), (_NO_OPENMP,) if ignored else ())
+    pragmas = re.search(r"^\s*#\s*pragma\s+omp\s", preprocessed, re.MULTILINE)
+    ignored = pragmas and not any("openmp" in each for each in compiler.options)
+    notes = (Note.of(NoteKind.NO_OPENMP),) if ignored else ()
+    return Library(library, shlex.join(compiler.command(source, library)), notes)
 
 
 def _run(command: list[str], source: Path) -> str:
@@ -161,29 +153,16 @@ def _run(command: list[str], source: Path) -> str:
     return done.stdout
 
 
-def _cache_folder() -> Path:
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(told) if told and Path(told).is_absolute() else Path.home() / ".cache"
-    return base / "kernelmark" / "libraries" / sys.platform
-
-
 def _device_arch(index: int, *, own: bool) -> str:
-    """Ask the driver for the device's architecture; where there is no driver, the documented default.
+    """Ask the driver for the device's architecture; where there is no driver, the documented default, sm_90.
 
-    With ``own``, the instructions that only this architecture has are asked for too, where it has any.
+    With ``own``, the instructions that only this architecture has are asked for too, where it has any: from 90 on.
     """
-    arch = _asked_of_driver(index) or _DEFAULT_ARCH
-    return f"{arch}a" if own and int(arch.removeprefix("sm_")) >= _FIRST_WITH_ITS_OWN else arch
-
-
-def _asked_of_driver(index: int) -> str | None:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    command = [program, f"--id={index}", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    digits = done.stdout.strip().replace(".", "")
-    return f"sm_{digits}" if done.returncode == 0 and digits.isdigit() else None
+    digits = "90"
+    # without a driver there is no such program, and a broken one is no reason not to build
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["nvidia-smi", f"--id={index}", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        told = done.stdout.strip().replace(".", "")
+        digits = told if told.isdigit() else digits
+    return f"sm_{digits}{'a' if own and int(digits) >= 90 else ''}"

@@ -1,33 +1,22 @@
 """Makes the rows that count from those that a worker recorded: numbers from raw samples, ratios from numbers.
 
-Pure: it gets rows, and gives rows, their outcome, and the figures that the reports show.
+Pure: it gets rows, and gives rows and their outcome.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from itertools import chain
 from typing import Any
 
 from kernelmark.errors import CrashedError, KernelmarkError, TimingError
-from kernelmark.kernelfile.handover import SecondCheck
-from kernelmark.kernelfile.languages import LANGUAGES
-from kernelmark.kernelfile.request import SOLUTION, Request
-from kernelmark.records import Cause, Check, Fate, Ratio, Role, Row, Stage, Timing
-from kernelmark.stats import drift, nearest_rank, paired_ratio, summarise
+from kernelmark.kernelfile.request import LANGUAGES, SOLUTION, Request, SecondCheck
+from kernelmark.records import Cause, Check, Fate, Note, NoteKind, Ratio, Role, Row, Stage, Timing
+from kernelmark.stats import drift, paired_ratio, summarise
 from kernelmark.timing import block_samples
-from kernelmark.units import NS_PER_MS, NS_PER_S, format_time
+from kernelmark.units import NS_PER_S, format_time
 
-__all__ = [
-    "Ending",
-    "judged_rows",
-    "missing_rows",
-    "speedups",
-    "twice_checked",
-    "untimed_rows",
-    "variants",
-]
+__all__ = ["Ending", "busy_samples", "judged_rows", "missing_rows", "twice_checked", "untimed_rows"]
 
 
 class Ending(StrEnum):
@@ -48,24 +37,21 @@ class Ending(StrEnum):
     @classmethod
     def of(cls, fate: Fate) -> Ending:
         """Give the word for ``fate``."""
-        if fate.cause is not None:
-            return _BY_CAUSE.get(fate.cause, cls.WRONG)
-        if fate.check is None or not fate.check.comparable:
-            return cls.UNVERIFIED
-        return cls.MEASURED if fate.stage is Stage.TIME else cls.VERIFIED
+        match fate.cause:
+            case None if fate.check is None or not fate.check.comparable:
+                return cls.UNVERIFIED
+            case None:
+                return cls.MEASURED if fate.stage is Stage.TIME else cls.VERIFIED
+            case Cause.RAISED | Cause.MEMORY | Cause.LIMIT | Cause.DIED:
+                return cls.CRASHED
+            case Cause.DOUBT | Cause.UNAVAILABLE:
+                return cls.UNTIMED
+        return cls.WRONG
 
 
-_BY_CAUSE = {
-    **dict.fromkeys((Cause.RAISED, Cause.MEMORY, Cause.LIMIT, Cause.DIED), Ending.CRASHED),
-    **dict.fromkeys((Cause.DOUBT, Cause.UNAVAILABLE), Ending.UNTIMED),
-}
-"""What ended a comparison; everything else was found to be wrong."""
-
-
-# --- rows ----------------------------------------------------------------------------------------------
-
-
-def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall_s: float) -> tuple[Row, ...]:
+def judged_rows(
+    rows: Sequence[Row], notes: Mapping[str, Sequence[Note | str]], *, wall_s: float
+) -> tuple[Row, ...]:
     """Compute statistics and ratios again from the samples in ``rows``, and add ``notes`` by row.
 
     Args:
@@ -83,14 +69,41 @@ def judged_rows(rows: Sequence[Row], notes: Mapping[str, Sequence[str]], *, wall
             f"the samples add up to {format_time(total_ns)}, and the worker took {format_time(wall_s * NS_PER_S)}"
             " in all by the parent's clock; a clock in the worker was tampered with, so no time is given"
         )
+    ours = rows[0] if rows else None
     return tuple(
         _with(
             row,
             timing=timings.get(row.implementation),
-            ratio=_ratio(rows[0], timings.get(rows[0].implementation), row, timings.get(row.implementation)),
+            ratio=_ratio(ours, row, timings),
             notes=(*row.notes, *notes.get(row.implementation, ())),
         )
         for row in rows
+    )
+
+
+def _recomputed(timing: Timing) -> Timing:
+    busy, middle = busy_samples(timing), len(timing.passes) // 2
+    first = sum(len(each.device_busy_ns) for each in timing.passes[:middle])
+    latency = [ns for each in timing.passes for ns in each.latency_ns]
+    again = {
+        "device_busy": summarise(busy),
+        "latency": summarise(latency),
+        "drift": drift(busy[:first], busy[first:]),
+    }
+    return timing.model_copy(update=again)
+
+
+def busy_samples(timing: Timing) -> list[float]:
+    """Give all samples of device busy time, in nanoseconds, in the order in which they were taken."""
+    return [ns for each in timing.passes for ns in each.device_busy_ns]
+
+
+def _ratio(ours: Row | None, row: Row, timings: Mapping[str, Timing]) -> Ratio | None:
+    if ours is None or row.role is Role.OURS or not (ours.check.comparable and row.check.comparable):
+        return None
+    mine, theirs = timings.get(ours.implementation), timings.get(row.implementation)
+    return (
+        None if mine is None or theirs is None else paired_ratio(block_samples(mine), block_samples(theirs))
     )
 
 
@@ -99,31 +112,25 @@ def twice_checked(rows: Sequence[Row], second: SecondCheck) -> tuple[Row, ...]:
 
     A wrong answer fails it. One that proves nothing leaves it unverified, and so without a ratio.
     """
-    ours = rows[0]
+    ours, changes = rows[0], dict[str, Any]()
     if second.broken:
         return untimed_rows(rows, f"its answers could not be checked again: {second.broken.splitlines()[0]}")
     if second.wrong:
-        ours = _with(ours, check=Check.FAILED, note=_WRONG_OUTSIDE, outputs=second.outputs, timing=None)
+        note = Note.of(NoteKind.WRONG_OUTSIDE)
+        changes = {"check": Check.FAILED, "note": note, "outputs": second.outputs, "timing": None}
     elif second.undone:
-        ours = _with(ours, notes=(*ours.notes, f"checked in its own process only: {second.undone}"))
+        changes = {"notes": (*ours.notes, Note.of(NoteKind.CHECKED_INSIDE, why=second.undone))}
     elif second.vacuous:
-        ours = _with(ours, check=Check.UNVERIFIED, note=second.vacuous)
+        changes = {"check": Check.UNVERIFIED, "note": Note.of(NoteKind.VACUOUS, why=second.vacuous)}
     else:
-        ours = _with(ours, notes=(*ours.notes, _RIGHT_OUTSIDE))
-    return (ours, *rows[1:])
-
-
-_WRONG_OUTSIDE = (
-    "right by its own process, and wrong where its answers to other values were checked again, outside it"
-)
-_RIGHT_OUTSIDE = (
-    "its answers to values drawn after timing were right too, checked in a process that never loaded it"
-)
+        changes = {"notes": (*ours.notes, Note.of(NoteKind.RIGHT_OUTSIDE))}
+    return (_with(ours, **changes), *rows[1:])
 
 
 def untimed_rows(rows: Sequence[Row], why: str) -> tuple[Row, ...]:
     """Take the times and ratios from ``rows``, and say why."""
-    return tuple(_with(row, timing=None, ratio=None, notes=(*row.notes, f"not timed: {why}")) for row in rows)
+    note = Note.of(NoteKind.NOT_TIMED, why=why)
+    return tuple(_with(row, timing=None, ratio=None, notes=(*row.notes, note)) for row in rows)
 
 
 def missing_rows(
@@ -133,110 +140,31 @@ def missing_rows(
     recorded = {row.implementation: row for row in rows}
     ours = recorded.get(SOLUTION)
     common = {"case": request.case_id, "params": dict(request.values), "seed": request.seed}
-    made = [
-        Row.model_validate(
-            {
-                **common,
-                "implementation": SOLUTION,
-                "role": Role.OURS,
-                "backend": LANGUAGES[request.language].backend,
-                "check": Check.FAILED,
-                "note": str(error).splitlines()[0],
-                "notes": ours.notes if ours else (),
-                "outputs": ours.outputs if ours else (),
-                "traceback": evidence or None,
-            }
+    failed = Row(
+        **common,
+        implementation=SOLUTION,
+        role=Role.OURS,
+        backend=LANGUAGES[request.language].backend,
+        check=Check.FAILED,
+        note=Note.of(NoteKind.ERROR, type=type(error).__name__, text=str(error).splitlines()[0]),
+        notes=ours.notes if ours else (),
+        outputs=ours.outputs if ours else (),
+        traceback=evidence or None,
+    )
+    why = f"the solution {'crashed' if isinstance(error, CrashedError) else 'failed'}"
+    untimed = {
+        name.value: Row(
+            **common,
+            implementation=name.value,
+            role=Role.BASELINE,
+            check=Check.UNVERIFIED,
+            note=Note.of(NoteKind.NOT_TIMED, why=why),
         )
-    ]
-    why = "crashed" if isinstance(error, CrashedError) else "failed"
-    for name in request.baselines:
-        row = recorded.get(name.value)
-        if row is None or row.check.timeable:
-            row = Row.model_validate(
-                {
-                    **common,
-                    "implementation": name.value,
-                    "role": Role.BASELINE,
-                    "check": Check.UNVERIFIED,
-                    "note": f"not timed: the solution {why}",
-                }
-            )
-        made.append(row)
-    return tuple(made)
+        for name in request.baselines
+    }
+    kept = {name: row for name, row in recorded.items() if name in untimed and not row.check.timeable}
+    return (failed, *(untimed | kept).values())
 
 
 def _with(row: Row, **changes: Any) -> Row:
     return Row.model_validate({**dict(row), **changes})
-
-
-def _recomputed(timing: Timing) -> Timing:
-    busy = _busy(timing)
-    middle = len(timing.passes) // 2
-    first = list(chain.from_iterable(each.device_busy_ns for each in timing.passes[:middle]))
-    return timing.model_copy(
-        update={
-            "device_busy": summarise(busy),
-            "latency": summarise(list(chain.from_iterable(each.latency_ns for each in timing.passes))),
-            "drift": drift(first, busy[len(first) :]),
-        }
-    )
-
-
-def _busy(timing: Timing) -> list[float]:
-    return list(chain.from_iterable(each.device_busy_ns for each in timing.passes))
-
-
-def _ratio(ours: Row, ours_timing: Timing | None, row: Row, timing: Timing | None) -> Ratio | None:
-    if row.role is Role.OURS or ours_timing is None or timing is None:
-        return None
-    if not (ours.check.comparable and row.check.comparable):
-        return None
-    return paired_ratio(block_samples(ours_timing), block_samples(timing))
-
-
-# --- figures -------------------------------------------------------------------------------------------
-
-
-def variants(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Give the times of each row by its name, in milliseconds; nothing where it has none."""
-    return {row.implementation: {} if row.timing is None else _times(row.timing) for row in rows}
-
-
-def speedups(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Give how many times as fast as each baseline the solution is, by mean, by median and paired."""
-    ours = rows[0].timing
-    found = []
-    for row in rows[1:]:
-        if row.ratio is None or row.timing is None or ours is None:
-            continue
-        mine, theirs, ratio = ours.device_busy, row.timing.device_busy, row.ratio
-        found.append(
-            {
-                "baseline": row.implementation,
-                "by_mean": theirs.mean_ns / mine.mean_ns,
-                "by_median": theirs.median_ns / mine.median_ns,
-                "paired": ratio.value,
-                "low": ratio.low,
-                "high": ratio.high,
-                "confidence": ratio.confidence,
-                "verdict": ratio.verdict,
-            }
-        )
-    return found
-
-
-def _times(timing: Timing) -> dict[str, Any]:
-    busy, samples = timing.device_busy, _busy(timing)
-    in_ns = {
-        "mean_ms": busy.mean_ns,
-        "median_ms": busy.median_ns,
-        "p20_ms": nearest_rank(samples, 0.2),
-        "p80_ms": nearest_rank(samples, 0.8),
-        "min_ms": busy.min_ns,
-        "max_ms": busy.max_ns,
-        "std_ms": busy.std_ns,
-    }
-    return {
-        **{key: None if ns is None else ns / NS_PER_MS for key, ns in in_ns.items()},
-        "samples": busy.samples,
-    }

@@ -48,14 +48,10 @@ def names_in_python(path: Path, functions: Iterable[str], *, required: Iterable[
         where = f"{path}:{getattr(error, 'lineno', None) or 1}"
         raise UsageError(f"{where}: this is no Python: {error}") from error
     bound = _bound(tree)
-    missing = [name for name in required if name not in bound]
-    if missing:
-        raise UsageError(f"{path} defines no {' and no '.join(f'{name}(**kwargs)' for name in missing)}")
+    if missing := [f"{name}(**kwargs)" for name in required if name not in bound]:
+        raise UsageError(f"{path} defines no {' and no '.join(missing)}")
     defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    return _taken([name for name in functions if name in bound], defined)
-
-
-def _taken(wanted: list[str], defined: Mapping[str, ast.FunctionDef]) -> Accepted:
+    wanted = [name for name in functions if name in bound]
     names, anything, seen = set[str](), False, set[str]()
     while wanted:
         name = wanted.pop()
@@ -104,13 +100,8 @@ def _uses(function: ast.FunctionDef, kwargs: str) -> tuple[set[str], list[str], 
 
 def _bound(tree: ast.Module) -> set[str]:
     """Give the names that the file binds."""
-    bound = {
-        name.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for name in node.targets
-        if isinstance(name, ast.Name)
-    }
+    targets = (target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets)
+    bound = {target.id for target in targets if isinstance(target, ast.Name)}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             bound.add(node.name)

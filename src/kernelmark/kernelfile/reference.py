@@ -31,7 +31,7 @@ _DEFAULTS = {"atol": 1e-4, "rtol": 1e-3}
 class Reference:
     """A loaded reference file.
 
-    ``inout`` are outputs whose values before the call matter, by the file's own ``inout``.
+    ``inout`` are outputs whose values before the call matter; ``policy`` decides how far outputs may be off.
     """
 
     path: Path
@@ -39,7 +39,6 @@ class Reference:
     function: Callable[..., Any]
     inout: tuple[str, ...]
     policy: Policy
-    """What decides how far outputs may be off."""
 
     @classmethod
     def load(cls, request: Request, values: Mapping[str, Any]) -> Reference:
@@ -67,9 +66,9 @@ class Reference:
     def tolerances(self) -> str:
         """The rule for float32 outputs, and where it came from."""
         rule, source = self.policy.for_dtype("float32")
-        terms = isinstance(rule, Reduction)
-        told = f"sums of {rule.length} terms" if terms else rule.describe(OutputScale("float32"))
-        return f"{told} ({source})"
+        if isinstance(rule, Reduction):
+            return f"sums of {rule.length} terms ({source})"
+        return f"{rule.describe(OutputScale('float32'))} ({source})"
 
     def shapes(self, scalars: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the file's ``shapes(**dims)``; nothing where it has none.
@@ -131,8 +130,7 @@ def by_name(
         return {name: kwargs[name] for name in outputs}
     if isinstance(result, Mapping):
         named = dict(result)
-        wrong = sorted(map(str, set(named) ^ set(outputs)))
-        if wrong:
+        if wrong := sorted(map(str, set(named) ^ set(outputs))):
             raise UsageError(
                 f"{path}: the reference returned outputs named {sorted(map(str, named))}, and the solution's are"
                 f" {sorted(outputs)}; these differ: {', '.join(wrong)}"
@@ -180,16 +178,13 @@ def _tolerances(module: ModuleType, path: Path, values: Mapping[str, Any]) -> To
 
 def _reduction(module: ModuleType, path: Path, values: Mapping[str, Any]) -> int | None:
     """Read how many terms the file's sums have: ``reduction = "N"``, a number, or ``reduction(**dims)``."""
-    told = getattr(module, "reduction", None)
+    length = told = getattr(module, "reduction", None)
     if told is None:
         return None
-    length = (
-        told(**accepted(told, values))
-        if callable(told)
-        else values.get(told)
-        if isinstance(told, str)
-        else told
-    )
+    if callable(told):
+        length = told(**accepted(told, values))
+    elif isinstance(told, str):
+        length = values.get(told)
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise UsageError(
             f"{path}: reduction = {told!r} is {length!r}; name a dimension that the command line gives, or give how"

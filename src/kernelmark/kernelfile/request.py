@@ -11,26 +11,125 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernelmark.errors import UsageError
-from kernelmark.kernelfile.languages import Language, choose_language
-from kernelmark.records import Cache
+from kernelmark.records import Cache, OutputCheck
 from kernelmark.text import suggestion
 
-__all__ = ["SOLUTION", "Baseline", "Option", "Request", "options", "parse_baselines"]
+__all__ = [
+    "LANGUAGES",
+    "SOLUTION",
+    "Baseline",
+    "Job",
+    "Language",
+    "LanguageEntry",
+    "Option",
+    "Request",
+    "SecondCheck",
+    "choose_language",
+    "options",
+    "parse_baselines",
+]
 
 SOLUTION = "solution"
 """The name of the solution's row."""
 
-TIMING_METHODS = {"cuda_event": "device_events", "host_time": "host"}
-"""The names of kernel-benchmark scripts → ours. Our own names stand for themselves."""
 
-_ARCH = re.compile(r"auto|native|all(-major)?|(sm|compute|lto)_\d+[af]?")
-_DEVICE = re.compile(r"[a-z]+(:\d+)?")
+# --- languages -----------------------------------------------------------------------------------------
+
+
+class Language(StrEnum):
+    """What ``--implementation`` can be, besides ``auto``."""
+
+    CUDA_CPP = "cuda-cpp"
+    CUTLASS = "cutlass"
+    CPP = "cpp"
+    TRITON = "triton"
+    CUTE_DSL = "cute-dsl"
+    TORCH = "torch"
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageEntry:
+    """One language.
+
+    A ``library`` is a compiled file with ``solve``; a ``module`` is a Python file with ``setup`` and
+    ``run_kernel``.
+    """
+
+    interface: Literal["library", "module"]
+    suffixes: tuple[str, ...]
+    runs_on: Literal["cuda", "cpu", "any"]
+    backend: str
+    """How it computes, in a few words for the report."""
+    package: str | None = None
+    """The Python package without which it cannot run."""
+    distribution: str = ""
+    """What to install to have that package, or the headers."""
+    flags: tuple[str, ...] = ()
+    """What its compiler is given besides."""
+    headers: tuple[str, ...] = ()
+    """Folders of headers in an installed package, from the package's name on."""
+    own_arch: bool = False
+    """Whether it is compiled for one architecture alone, with instructions that later ones do not have."""
+
+
+LANGUAGES: dict[Language, LanguageEntry] = {
+    Language.CUDA_CPP: LanguageEntry("library", (".cu",), "cuda", "CUDA C++"),
+    Language.CUTLASS: LanguageEntry(
+        "library",
+        (".cu",),
+        "cuda",
+        "CUTLASS",
+        distribution="nvidia-cutlass",
+        # with its assertions, Hopper's matrix instructions are waited for one by one, as ptxas warns
+        flags=("--expt-relaxed-constexpr", "-DNDEBUG"),
+        headers=("cutlass_library/source/include", "cutlass_library/source/tools/util/include"),
+        own_arch=True,
+    ),
+    Language.CPP: LanguageEntry("library", (".c", ".cc", ".cpp", ".cxx"), "cpu", "C or C++"),
+    Language.TRITON: LanguageEntry("module", (".py",), "cuda", "Triton", "triton", "triton"),
+    Language.CUTE_DSL: LanguageEntry("module", (".py",), "cuda", "CuTe DSL", "cutlass", "nvidia-cutlass-dsl"),
+    Language.TORCH: LanguageEntry("module", (".py",), "any", "torch"),
+}
+
+_BY_SUFFIX = {
+    ".py": Language.TRITON,
+    **dict.fromkeys(LANGUAGES[Language.CPP].suffixes, Language.CPP),
+    ".cu": Language.CUDA_CPP,
+}
+"""What ``auto`` takes a file to be."""
+
+
+def choose_language(asked: str, solution: Path) -> Language:
+    """Give the language that ``asked`` names; ``auto`` goes by the file's suffix.
+
+    Raises:
+        UsageError: there is no such language, or the file is not of its kind.
+    """
+    if asked == "auto":
+        if solution.suffix not in _BY_SUFFIX:
+            raise UsageError(
+                f"{solution}: a solution is a {', '.join(_BY_SUFFIX)} file, this one ends in {solution.suffix!r}"
+            )
+        return _BY_SUFFIX[solution.suffix]
+    if asked not in tuple(Language):
+        raise UsageError(f"--implementation={asked}: there is auto, {', '.join(Language)}")
+    language = Language(asked)
+    suffixes = LANGUAGES[language].suffixes
+    if solution.suffix not in suffixes:
+        raise UsageError(
+            f"--implementation={asked} takes a {' or '.join(suffixes)} file, not {solution.name};"
+            " name another implementation, or leave it to auto"
+        )
+    return language
+
+
+# --- baselines -----------------------------------------------------------------------------------------
 
 
 class Baseline(StrEnum):
@@ -56,17 +155,23 @@ def parse_baselines(text: str | Iterable[str]) -> tuple[Baseline, ...]:
     Raises:
         UsageError: a name is unknown, or there is none at all.
     """
-    names = [part.strip().lower() for part in (text.split(",") if isinstance(text, str) else text)]
+    known = _ALIASES | {each.value: (each,) for each in Baseline}
     found: dict[Baseline, None] = {}
-    for name in names:
-        known = _ALIASES.get(name) if name not in tuple(Baseline) else (Baseline(name),)
-        if known is None:
+    for part in text.split(",") if isinstance(text, str) else text:
+        name = part.strip().lower()
+        if name not in known:
             raise UsageError(
                 f"there is no baseline {name!r}; there are {', '.join(Baseline)},"
                 f" and these names for them: {', '.join(_ALIASES)}"
             )
-        found |= dict.fromkeys(known)
+        found |= dict.fromkeys(known[name])
     return tuple(found)
+
+
+# --- requests ------------------------------------------------------------------------------------------
+
+_TIMING_METHODS = {"cuda_event": "device_events", "host_time": "host"}
+"""The names of kernel-benchmark scripts → ours. Our own names stand for themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +191,10 @@ def _told(meaning: str, **how: Any) -> dict[str, Option]:
     return {"option": Option(meaning, **how)}
 
 
+def _option(default: Any, meaning: str, **how: Any) -> Any:
+    return dataclasses.field(default=default, metadata=_told(meaning, **how))
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One comparison of a solution with its reference; ``values`` are dimensions and scalars by their exact names.
@@ -95,66 +204,53 @@ class Request:
     """
 
     solution: Path
-    ref: Path = field(metadata=_told("Required: file with reference(**kwargs)."))
-    output_dir: Path = field(metadata=_told("Required: folder for benchmark.md and the run."))
-    values: Mapping[str, str] = field(default_factory=dict)
-    implementation: str = field(
-        default="auto",
-        metadata=_told(
-            f"Language of SOLUTION: auto, {', '.join(Language)}.",
-            names=("--implementation", "--backend", "--impl"),
-        ),
+    ref: Path = dataclasses.field(metadata=_told("Required: file with reference(**kwargs)."))
+    output_dir: Path = dataclasses.field(metadata=_told("Required: folder for benchmark.md and the run."))
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    implementation: str = _option(
+        "auto",
+        f"Language of SOLUTION: auto, {', '.join(Language)}.",
+        names=("--implementation", "--backend", "--impl"),
     )
-    baselines: tuple[Baseline, ...] = field(
-        default=(Baseline.EAGER,),
-        metadata=_told(f"What to compare with, separated by commas: {', '.join(Baseline)}, all, none."),
+    baselines: tuple[Baseline, ...] = _option(
+        (Baseline.EAGER,), f"What to compare with, separated by commas: {', '.join(Baseline)}, all, none."
     )
-    timing_method: str | None = field(
-        default=None,
-        metadata=_told(
-            f"Instrument: {', '.join(TIMING_METHODS)}, or a timer's own name. By default cuda_event on CUDA"
-            " devices, host_time elsewhere."
-        ),
+    timing_method: str | None = _option(
+        None,
+        f"Instrument: {', '.join(_TIMING_METHODS)}, or a timer's own name. By default cuda_event on CUDA"
+        " devices, host_time elsewhere.",
     )
-    num_warmup: int = field(default=5, metadata=_told("Untimed rounds of each variant.", least=0))
-    num_trials: int = field(default=100, metadata=_told("Samples of each variant.", least=3))
-    discard_first: int = field(default=1, metadata=_told("Further untimed rounds.", least=0))
-    prewarm_calls: int = field(
-        default=1, metadata=_told("Calls on other values, before anything is checked.", least=0)
+    num_warmup: int = _option(5, "Untimed rounds of each variant.", least=0)
+    num_trials: int = _option(100, "Samples of each variant.", least=3)
+    discard_first: int = _option(1, "Further untimed rounds.", least=0)
+    prewarm_calls: int = _option(1, "Calls on other values, before anything is checked.", least=0)
+    ptr_size: int = _option(0, "Elements of each buffer; 0 infers it.", least=0)
+    arch: str = _option("auto", "Architecture in nvcc's command line.")
+    device: str = _option("auto", "Where to run: auto, cpu, cuda, ...")
+    gpu: int = _option(0, "Number of the CUDA device.", least=0)
+    atol: float | None = _option(
+        None, "Absolute tolerance; else the reference file's, else 1e-4.", kind=float
     )
-    ptr_size: int = field(default=0, metadata=_told("Elements of each buffer; 0 infers it.", least=0))
-    arch: str = field(default="auto", metadata=_told("Architecture in nvcc's command line."))
-    device: str = field(default="auto", metadata=_told("Where to run: auto, cpu, cuda, ..."))
-    gpu: int = field(default=0, metadata=_told("Number of the CUDA device.", least=0))
-    atol: float | None = field(
-        default=None, metadata=_told("Absolute tolerance; else the reference file's, else 1e-4.", kind=float)
+    rtol: float | None = _option(
+        None, "Relative tolerance; else the reference file's, else 1e-3.", kind=float
     )
-    rtol: float | None = field(
-        default=None, metadata=_told("Relative tolerance; else the reference file's, else 1e-3.", kind=float)
-    )
-    seed: int = field(default=42, metadata=_told("What the inputs are drawn with.", least=0))
-    cache: Cache = field(
+    seed: int = _option(42, "What the inputs are drawn with.", least=0)
+    cache: Cache = dataclasses.field(
         default=Cache.COLD,
         metadata=_told(
             "Caches before each timed call: cold (flushed) or warm (as the call before left them)."
         ),
     )
-    timeout_s: float = field(
-        default=300.0, metadata=_told("Seconds that the solution may take.", names=("--timeout",))
-    )
-    isolation: bool = field(
-        default=True, metadata=_told("Run in this process, for a debugger.", names=("--no-isolation",))
-    )
-    compile: bool = field(default=False, metadata=_told("Build the library from SOLUTION first."))
-    compile_flags: tuple[str, ...] = field(
-        default=(), metadata=_told("Added to the compiler's command line.")
-    )
+    timeout_s: float = _option(300.0, "Seconds that the solution may take.", names=("--timeout",))
+    isolation: bool = _option(True, "Run in this process, for a debugger.", names=("--no-isolation",))
+    compile: bool = _option(False, "Build the library from SOLUTION first.")
+    compile_flags: tuple[str, ...] = _option((), "Added to the compiler's command line.")
 
     def __post_init__(self) -> None:
         read = {
             **{name: Path(getattr(self, name)) for name in ("solution", "ref", "output_dir")},
             "baselines": parse_baselines(self.baselines),
-            "cache": Cache(_one_of("cache", self.cache, tuple(Cache), "there are")),
+            "cache": Cache(_one_of("cache", self.cache, tuple(Cache))),
             "values": {name: str(value) for name, value in self.values.items()},
         }
         if isinstance(self.compile_flags, str):
@@ -173,9 +269,8 @@ class Request:
     def _require_numbers(self) -> None:
         for name, told in options().items():
             value = getattr(self, name)
-            if told.least is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < told.least
-            ):
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if told.least is not None and not (whole and value >= told.least):
                 raise UsageError(f"{_written(name)}={value}: give a whole number of at least {told.least}")
         for name in ("atol", "rtol"):
             value = getattr(self, name)
@@ -189,15 +284,13 @@ class Request:
         from kernelmark.timing.timers import TIMERS
 
         if self.timing_method is not None:
-            methods = (*TIMING_METHODS, *(entry.name for entry in TIMERS))
-            _one_of("timing_method", self.timing_method, methods, "there are")
-        if not _ARCH.fullmatch(self.arch):
+            _one_of("timing_method", self.timing_method, (*_TIMING_METHODS, *(each.name for each in TIMERS)))
+        if not re.fullmatch(r"auto|native|all(-major)?|(sm|compute|lto)_\d+[af]?", self.arch):
             raise UsageError(f"--arch={self.arch}: give an architecture such as sm_90 or sm_90a, or auto")
-        if not _DEVICE.fullmatch(self.device):
+        if not re.fullmatch(r"[a-z]+(:\d+)?", self.device):
             raise UsageError(f"--device={self.device}: give a device such as cpu, cuda or cuda:1, or auto")
-        blank = [name for name, value in self.values.items() if not value.strip()]
-        if blank:
-            raise UsageError(f"--{blank[0]}= has no value; write --{blank[0]}=VALUE")
+        for name in (name for name, value in self.values.items() if not value.strip()):
+            raise UsageError(f"--{name}= has no value; write --{name}=VALUE")
 
     @property
     def language(self) -> Language:
@@ -212,8 +305,7 @@ class Request:
     @property
     def timer(self) -> str | None:
         """The engine's name of the instrument that is asked for; ``None`` leaves it to the device."""
-        method = self.timing_method
-        return None if method is None else TIMING_METHODS.get(method, method)
+        return _TIMING_METHODS.get(self.timing_method or "", self.timing_method)
 
     @property
     def case_id(self) -> str:
@@ -223,20 +315,47 @@ class Request:
 
 def options() -> dict[str, Option]:
     """Give the fields of a request that are options of a command line."""
-    return {
-        each.name: each.metadata["option"]
-        for each in dataclasses.fields(Request)
-        if "option" in each.metadata
-    }
+    fields = dataclasses.fields(Request)
+    return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}
 
 
-def _one_of(name: str, value: str, known: Iterable[str], there_are: str) -> str:
-    known = tuple(known)
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
-        near = suggestion(value, known, there_are=there_are)
+        near = suggestion(value, known, there_are="there are")
         raise UsageError(f"{_written(name)}={value}: there is no such one; {near}")
     return value
 
 
 def _written(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+# --- what travels between processes --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a process of its own is to do."""
+
+    folder: Path
+    """Where the worker leaves its run, and its answers for the judge."""
+    request: Request
+    library: Path | None
+    seed: int | None = None
+    """What the values of the second check are drawn with; the judge is told, a worker asks after timing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondCheck:
+    """What was found when the answers were checked again, where no solution was ever loaded; blank: nothing."""
+
+    wrong: str = ""
+    """What is wrong with them."""
+    vacuous: str = ""
+    """Why a right answer proves nothing."""
+    undone: str = ""
+    """Why they could not be handed over to be checked again."""
+    broken: str = ""
+    """What stopped the check itself."""
+    outputs: tuple[OutputCheck, ...] = ()
+    """What was found of each output."""

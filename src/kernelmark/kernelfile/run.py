@@ -7,92 +7,25 @@ of the user's.
 from __future__ import annotations
 
 import importlib.util
-import os
 import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kernelmark.errors import (
-    CrashedError,
-    DeviceMemoryError,
-    ImplementationError,
-    KernelmarkError,
-    RecordError,
-    TimeLimitError,
-    TimingError,
-    UnavailableError,
-    UsageError,
-    VerificationError,
-)
+from kernelmark import errors
 from kernelmark.isolation import READY, TIMED, Ended, Failure, Judge, Limits, Worker, decode, encode
 from kernelmark.kernelfile.building import Library, find_library
-from kernelmark.kernelfile.document import VERDICTS, write_documents
-from kernelmark.kernelfile.handover import Job, SecondCheck
-from kernelmark.kernelfile.judging import (
-    Ending,
-    judged_rows,
-    missing_rows,
-    speedups,
-    twice_checked,
-    untimed_rows,
-    variants,
-)
-from kernelmark.kernelfile.languages import LANGUAGES
+from kernelmark.kernelfile.document import KernelRun, summary, write_documents
+from kernelmark.kernelfile.judging import Ending, judged_rows, missing_rows, twice_checked, untimed_rows
 from kernelmark.kernelfile.names import Accepted, names_in_python, require_known
-from kernelmark.kernelfile.request import SOLUTION, Request
+from kernelmark.kernelfile.request import LANGUAGES, SOLUTION, Job, Request, SecondCheck
 from kernelmark.kernelfile.signature import scalars_of, signature_of
-from kernelmark.records import (
-    FORMAT_VERSION,
-    Check,
-    Fate,
-    Row,
-    RunEnd,
-    RunHeader,
-    RunOutcome,
-    RunWriter,
-    StoredRun,
-    read_run,
-)
-from kernelmark.report.facts import probe_text
-from kernelmark.report.notes import error_text, row_notes
-from kernelmark.report.remarks import remarks
+from kernelmark.records import Check, Fate, Note, Row, RunEnd, RunOutcome, RunWriter, StoredRun, read_run
 
-if TYPE_CHECKING:
-    from kernelmark.harness.runner import Comparison
-
-__all__ = ["KernelRun", "Processes", "benchmark", "carry_out", "processes"]
-
-_START_UP_S = 180.0
-"""Importing torch and opening a CUDA device took 3 s to 20 s where it was measured; then comes the probe."""
-_SEED_BITS = 31
-
-
-@dataclass(frozen=True, slots=True)
-class KernelRun:
-    """What one benchmark found, and where it is written."""
-
-    request: Request
-    header: RunHeader
-    rows: tuple[Row, ...]
-    outcome: Ending
-    error: KernelmarkError | None
-    """What ended it; ``None`` where it passed."""
-    facts: dict[str, Any] = field(default_factory=dict)
-    folder: Path = Path()
-    """The folder of the run: records, and the reports of every other way in."""
-    told: dict[str, Any] = field(default_factory=dict)
-    """What ``benchmark.json`` holds."""
-
-    @property
-    def comparison(self) -> Comparison:
-        """The rows as a table that prints."""
-        from kernelmark.harness.runner import Comparison
-
-        return Comparison(self.request.case_id, self.rows)
+__all__ = ["Processes", "benchmark", "carry_out", "processes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +44,13 @@ def processes(request: Request, *, keep_worker: bool = False) -> Iterator[Proces
         request: Whose files they run.
         keep_worker: Whether one worker serves all of them, as long as they end well.
     """
-    limits = Limits(time_s=request.timeout_s, start_s=_START_UP_S)
+    # importing torch and opening a CUDA device took 3 s to 20 s where it was measured; then comes the probe
+    limits = Limits(time_s=request.timeout_s, start_s=180.0)
     environment = {"TRITON_INTERPRET": "1"} if request.interpreted else {}
-    here = "kernelmark.kernelfile"
+    work, recheck = "kernelmark.kernelfile.worker:work", "kernelmark.kernelfile.second_check:recheck"
     with (
-        Worker[None](
-            f"{here}.worker:work", limits, answer=None, environment=environment, keep=keep_worker
-        ) as worker,
-        Judge[SecondCheck](f"{here}.second_check:recheck", limits, answer=SecondCheck, keep=True) as judge,
+        Worker[None](work, limits, answer=None, environment=environment, keep=keep_worker) as worker,
+        Judge[SecondCheck](recheck, limits, answer=SecondCheck, keep=True) as judge,
     ):
         yield Processes(worker, judge)
 
@@ -159,34 +91,40 @@ def carry_out(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelmark-")))
         job = Job(folder, request, library.path if library else None)
         seed, ended = _work(job, running.worker)
-        stored = _records(folder)
+        try:
+            stored = read_run(folder)  # up to the row that the worker died in
+        except errors.RecordError:
+            stored = None
         error = _error_of(ended, stored.rows if stored else ())
         if stored is None:
-            raise error or UnavailableError(f"the worker left no record\n{_output(ended)}")
-        if error is not None and not stored.rows and not isinstance(error, VerificationError | TimingError):
+            raise error or errors.UnavailableError(f"the worker left no record\n{_output(ended)}")
+        reported = errors.VerificationError | errors.TimingError
+        if error is not None and not stored.rows and not isinstance(error, reported):
             raise error
         second = None
         if request.isolation and error is None and stored.rows and stored.rows[0].check.comparable:
-            second = _second_check(replace(job, seed=seed), running.judge)
+            judged = running.judge.call(replace(job, seed=seed))
+            broken = f"{judged.message}\n{_output(judged)}".strip()
+            second = judged.answer or SecondCheck(broken=broken)
     return _written(_judged(request, library, stored, ended, error, second), command)
 
 
 def _prepare(request: Request) -> Library | None:
     """Find every error of use that needs no process, and the library."""
-    entry = LANGUAGES[request.language]
+    entry, solution = LANGUAGES[request.language], request.solution
     reference = names_in_python(request.ref, ("reference", "shapes", "reduction"), required=("reference",))
     sources = {f"reference() in {request.ref.name}": reference}
     if entry.interface == "library":
         signature = signature_of(request)
         scalars = Accepted(frozenset(each.name for each in signature.scalars))
-        require_known(request.values, {f"solve() in {request.solution.name}": scalars, **sources})
+        require_known(request.values, {f"solve() in {solution.name}": scalars, **sources})
         scalars_of(request, signature)
         return find_library(request)
     # what run_kernel takes comes from setup
-    setup = names_in_python(request.solution, ("setup",), required=("setup", "run_kernel"))
-    require_known(request.values, {f"setup() in {request.solution.name}": setup, **sources})
+    setup = names_in_python(solution, ("setup",), required=("setup", "run_kernel"))
+    require_known(request.values, {f"setup() in {solution.name}": setup, **sources})
     if entry.package is not None and importlib.util.find_spec(entry.package) is None:
-        raise UnavailableError(
+        raise errors.UnavailableError(
             f"--implementation={request.language.value} needs the package {entry.package!r}, which is not"
             f" installed; install {entry.distribution}"
         )
@@ -195,11 +133,11 @@ def _prepare(request: Request) -> Library | None:
 
 def _work(job: Job, worker: Worker[None]) -> tuple[int, Ended[None]]:
     """Have the solution checked and timed; give the seed of the second check, too, which a worker hears last."""
-    seed = secrets.randbits(_SEED_BITS)
+    seed = secrets.randbits(31)
     if job.request.isolation:
         return seed, worker.call(job, replies={TIMED: lambda: seed})
     if job.request.interpreted:
-        raise UsageError(
+        raise errors.UsageError(
             "--no-isolation: Triton's interpreter is chosen when a process starts; run it in a worker, or set"
             " TRITON_INTERPRET=1 and name --implementation=torch"
         )
@@ -216,40 +154,26 @@ def _work(job: Job, worker: Worker[None]) -> tuple[int, Ended[None]]:
     return seed, Ended(failure=failure, stages=(READY,), told=tuple(told), wall_s=float("inf"))
 
 
-def _second_check(job: Job, judge: Worker[SecondCheck]) -> SecondCheck:
-    """Have the answers of a solution that passed in its own process checked outside it."""
-    ended = judge.call(job)
-    return ended.answer or SecondCheck(broken=f"{ended.message}\n{_output(ended)}".strip())
-
-
-def _error_of(ended: Ended[None], rows: tuple[Row, ...]) -> KernelmarkError | None:
+def _error_of(ended: Ended[None], rows: tuple[Row, ...]) -> errors.KernelmarkError | None:
     """Turn how the worker ended into the error that it means; ``None`` for one that ended well."""
     if ended.death is None and ended.failure is None:
         return None
     error = ended.failure.error if ended.failure else None
-    if isinstance(error, ImplementationError | DeviceMemoryError):
+    if isinstance(error, errors.ImplementationError | errors.DeviceMemoryError):
         ours = not rows or rows[0].check is Check.FAILED
-        return (CrashedError if ours else VerificationError)(str(error))
-    if isinstance(error, KernelmarkError):
+        return (errors.CrashedError if ours else errors.VerificationError)(str(error))
+    if isinstance(error, errors.KernelmarkError):
         return error
     output = _output(ended) if ended.death else ""
-    evidence = f"\nthe last lines of its output:\n{output}" if output else ""
+    evidence = f"{ended.message}\nthe last lines of its output:\n{output}" if output else ended.message
     if READY not in ended.stages:
-        return UnavailableError(f"the worker did not get to the solution: {ended.message}{evidence}")
+        return errors.UnavailableError(f"the worker did not get to the solution: {evidence}")
     late = ended.death is not None and ended.death.timed_out
-    return (TimeLimitError if late else CrashedError)(f"the solution crashed: {ended.message}{evidence}")
+    return (errors.TimeLimitError if late else errors.CrashedError)(f"the solution crashed: {evidence}")
 
 
 def _output(ended: Ended[Any]) -> str:
     return "\n".join(filter(None, (ended.output, ended.errors)))
-
-
-def _records(folder: Path) -> StoredRun | None:
-    """Read what the worker recorded, up to the row that it died in; ``None`` if it recorded nothing."""
-    try:
-        return read_run(folder)
-    except RecordError:
-        return None
 
 
 def _judged(
@@ -257,56 +181,49 @@ def _judged(
     library: Library | None,
     stored: StoredRun,
     ended: Ended[None],
-    error: KernelmarkError | None,
+    error: errors.KernelmarkError | None,
     second: SecondCheck | None,
 ) -> KernelRun:
     facts: dict[str, Any] = {"built with": library.built_with} if library else {}
     notes = {SOLUTION: list(library.notes) if library else []}
     for told in ended.told:
         facts |= told.get("facts", {})
-        for name, texts in told.get("notes", {}).items():
-            notes.setdefault(name, []).extend(texts)
+        for name, found in told.get("notes", {}).items():
+            notes.setdefault(name, []).extend(map(Note.model_validate, found))
     rows = stored.rows
     if second is not None:
-        rows, error = twice_checked(rows, second), _error_of_second(second)
-        facts["answers checked again"] = _told(second)
+        rows = twice_checked(rows, second)
+        error, facts["answers checked again"] = _of_second(second)
     try:
         rows = judged_rows(rows, notes, wall_s=ended.wall_s)
-    except TimingError as found:
+    except errors.TimingError as found:
         rows, error = untimed_rows(rows, str(found)), error or found
     # with an error, a row with a time is one that was recorded before things went wrong
     late = any(row.timing for row in rows)
-    crashed = isinstance(error, CrashedError)
+    crashed = isinstance(error, errors.CrashedError)
     if error is not None and (not rows or late or (crashed and rows[0].check is not Check.FAILED)):
-        rows = missing_rows(
-            request, rows, error, ended.failure.traceback if ended.failure else _output(ended)
-        )
+        evidence = ended.failure.traceback if ended.failure else _output(ended)
+        rows = missing_rows(request, rows, error, evidence)
     if crashed and ended.failure:
         facts["output"] = _output(ended)
-    fate = Fate.of(error) if error is not None else rows[0].fate
-    return KernelRun(request, stored.header, rows, Ending.of(fate), error, facts)
+    outcome = Ending.of(Fate.of(error) if error is not None else rows[0].fate)
+    folder = request.output_dir / "runs" / stored.header.run
+    return KernelRun(request, stored.header, rows, outcome, error, facts, folder)
 
 
-def _error_of_second(second: SecondCheck) -> KernelmarkError | None:
+def _of_second(second: SecondCheck) -> tuple[errors.KernelmarkError | None, str]:
+    """Give the error that a second check means, and what the report says of it."""
+    told = "yes, in a process that never loaded the solution"
     if second.broken:
-        return UnavailableError(
+        return errors.UnavailableError(
             f"the solution's answers could not be checked a second time, outside its process: {second.broken}"
-        )
+        ), told
     if second.wrong:
-        return VerificationError(
+        return errors.VerificationError(
             "the solution passed in its own process, and its answers to values drawn after timing, checked"
             f" outside it, are wrong: {second.wrong}"
-        )
-    return None
-
-
-def _told(second: SecondCheck) -> str:
-    if second.undone:
-        return f"no: {second.undone}"
-    return "yes, in a process that never loaded the solution" + (", and wrong" if second.wrong else "")
-
-
-# --- what is written -----------------------------------------------------------------------------------
+        ), f"{told}, and wrong"
+    return None, f"no: {second.undone}" if second.undone else told
 
 
 def _written(run: KernelRun, command: tuple[str, ...]) -> KernelRun:
@@ -314,76 +231,13 @@ def _written(run: KernelRun, command: tuple[str, ...]) -> KernelRun:
     from kernelmark.harness.provenance import now
     from kernelmark.report import write_reports
 
-    folder = run.request.output_dir / "runs" / run.header.run
-    header = run.header.model_copy(update={"command": command})
-    writer = RunWriter.create(folder, header)
+    run = replace(run, header=run.header.model_copy(update={"command": command}))
+    writer = RunWriter.create(run.folder, run.header)
     for row in run.rows:
         writer.row(row)
     ended = RunOutcome.COMPLETED if run.outcome.passed else RunOutcome.FAILED
     writer.end(RunEnd(ended=now(), rows=writer.rows, outcome=ended))
-    write_reports(folder)
-    run = replace(run, header=header, folder=folder)
-    run = replace(run, told=_summary(run, read_run(folder)))
+    write_reports(run.folder)
+    run = replace(run, told=summary(run, read_run(run.folder)))
     write_documents(run.request.output_dir, run.told)
     return run
-
-
-def _summary(run: KernelRun, stored: StoredRun) -> dict[str, Any]:
-    """Give what ``benchmark.json`` holds."""
-    figures = variants(run.rows)
-    return {
-        "schema": "kernelmark.kernelfile",
-        "schema_version": FORMAT_VERSION,
-        "outcome": run.outcome.value,
-        "message": str(run.error or ""),
-        "header": _header(run),
-        "variants": {
-            row.implementation: {**_variant(row), **figures[row.implementation]} for row in run.rows
-        },
-        "speedups": speedups(run.rows),
-        "remarks": [f"{each.subject}: {each.text}" for each in remarks(stored)],
-        "output": run.facts.get("output", ""),
-        "run": os.path.relpath(run.folder, run.request.output_dir),
-    }
-
-
-def _variant(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "check": row.check.value,
-        "backend": row.backend,
-        "notes": [*row_notes(row), *(error_text(each) for each in row.outputs if each.passed)],
-        "outputs": [each.model_dump(mode="json", exclude_none=True) for each in row.outputs],
-    }
-    return {**told, "traceback": row.traceback} if row.traceback else told
-
-
-def _header(run: KernelRun) -> dict[str, Any]:
-    request, device, facts = run.request, run.header.device, run.facts
-    protocol = run.header.protocol
-    flushed = " (caches flushed before every timed call)" if protocol.cache.value == "cold" else ""
-    untimed = "nothing was timed"
-    timer = {"device_events": "cuda_event", "host": "host_time"}.get(protocol.timer, "")
-    return {
-        "solution": str(request.solution),
-        "implementation": request.language.value,
-        "built with": facts.get("built with", ""),
-        "reference": str(request.ref),
-        "device": device.name,
-        "arch": device.capability or "",
-        "dimensions": dict(request.values),
-        "correctness": VERDICTS[run.outcome],
-        "timing method": f"{timer} ({protocol.timer})" if timer else protocol.timer,
-        "warm-up rounds": request.num_warmup,
-        "discarded rounds": request.discard_first,
-        "trials asked for": request.num_trials,
-        "prewarm calls": request.prewarm_calls,
-        "cache mode": f"{protocol.cache.value}{flushed}",
-        "cache probe": untimed if protocol.verify_only else probe_text(run.header.probe, protocol.cache),
-        "timing scope": "device busy time of one call; variants interleaved in blocks",
-        "seed": request.seed,
-        "tolerances": facts.get("tolerances", ""),
-        "buffers": facts.get("buffers", {}),
-        "buffers from": facts.get("buffers from", ""),
-        "isolated": request.isolation,
-        "answers checked again": facts.get("answers checked again", "no"),
-    }

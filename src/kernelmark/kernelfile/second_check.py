@@ -1,17 +1,20 @@
 """The second check: a solution's answers to values drawn after timing, compared where it was never loaded.
 
 A solution runs in the worker's process and can say there what it likes. The worker leaves what the solution answered
-as plain data; the judge, a process that runs references and never loads a solution, compares it with the reference's
-answer to the same values.
+as plain data: a table in JSON, and the bytes of tensors one after the other in a file beside it. The judge, a process
+that runs references and never loads a solution, compares it with the reference's answer to the same values. Nothing
+is executed when the data are read, and nothing is believed: forms and sizes are checked.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -20,9 +23,7 @@ from kernelmark.errors import VerificationError
 from kernelmark.files import replace
 from kernelmark.harness.loading import forget_modules
 from kernelmark.isolation import READY, Channel
-from kernelmark.kernelfile.binding import shown_as, take_values
-from kernelmark.kernelfile.handover import Job, SecondCheck
-from kernelmark.kernelfile.plain_data import Reader, TooLargeError, Writer
+from kernelmark.kernelfile.request import Job, SecondCheck
 from kernelmark.kernelfile.solutions import (
     LibrarySolution,
     ModuleSolution,
@@ -30,10 +31,124 @@ from kernelmark.kernelfile.solutions import (
     Ready,
     device_of,
     prepare,
+    shown_as,
+    take_values,
 )
 from kernelmark.verify import Exact, check_outputs, poison, run_controls, vacuous
 
-__all__ = ["Answers", "compare_answers", "leave_answers", "read_answers", "recheck"]
+__all__ = [
+    "MOST_BYTES",
+    "Answers",
+    "NoPlainDataError",
+    "Reader",
+    "TooLargeError",
+    "Writer",
+    "compare_answers",
+    "leave_answers",
+    "read_answers",
+    "recheck",
+]
+
+MOST_BYTES = 4 << 30
+"""Of all tensors together; they pass through a file of the system's temporary folder."""
+
+
+class TooLargeError(Exception):
+    """There is more than passes through a file."""
+
+
+class NoPlainDataError(Exception):
+    """A value that only means something in its own process."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Tells values as JSON, and writes the bytes of their tensors one after the other."""
+
+    stream: BinaryIO
+    _written: int = 0
+
+    def told_apart(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Tell each of ``values``, and of those that cannot be told, why."""
+        told, dropped = {}, {}
+        for name, value in values.items():
+            try:
+                told[name] = self.told(value)
+            except NoPlainDataError as error:
+                dropped[name] = str(error)
+        return told, dropped
+
+    def told(self, value: Any) -> Any:
+        """Tell ``value``, which may be nested.
+
+        Raises:
+            NoPlainDataError: something in it only means something in this process.
+            TooLargeError: its tensors are too large.
+        """
+        match value:
+            case torch.Tensor():
+                self._written += value.numel() * value.element_size()
+                if self._written > MOST_BYTES:
+                    raise TooLargeError(f"its data are more than {MOST_BYTES >> 30} GiB")
+                plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
+                plain.reshape(-1).view(torch.uint8).numpy().tofile(self.stream)
+                return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+            case torch.dtype():
+                return {"dtype": str(value).removeprefix("torch.")}
+            case list() | tuple():
+                return {type(value).__name__: [self.told(each) for each in value]}
+            case Mapping() if all(isinstance(name, str) for name in value):
+                return {"dict": {name: self.told(each) for name, each in value.items()}}
+            case None | bool() | int() | float() | str():
+                return {"value": value}
+        raise NoPlainDataError(f"a {type(value).__name__} is no plain data")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Makes the values again, on ``device``."""
+
+    stream: BinaryIO
+    device: str
+
+    def value(self, told: Any) -> Any:
+        """Make the value that ``told`` tells.
+
+        Raises:
+            ValueError: or TypeError, KeyError, RuntimeError, where it tells none.
+        """
+        match told:
+            case {"tensor": dtype}:
+                return self._tensor(_dtype(dtype), [int(each) for each in told["shape"]])
+            case {"dtype": dtype}:
+                return _dtype(dtype)
+            case {"list": values}:
+                return [self.value(each) for each in values]
+            case {"tuple": values}:
+                return tuple(self.value(each) for each in values)
+            case {"dict": values}:
+                return {name: self.value(each) for name, each in values.items()}
+        return told["value"]
+
+    def _tensor(self, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
+        size = math.prod(shape) * dtype.itemsize
+        if any(each < 0 for each in shape) or size > MOST_BYTES:
+            raise ValueError(f"a tensor of the shape {shape}, of {size} bytes")
+        data = bytearray(self.stream.read(size))
+        if len(data) != size:
+            raise ValueError(f"{len(data)} bytes for a tensor of {size}")
+        flat = torch.frombuffer(data, dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
+        return flat.view(dtype).view(shape).to(self.device)
+
+
+def _dtype(name: object) -> torch.dtype:
+    found = getattr(torch, str(name), None)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"there is no dtype {name!r}")
+    return found
+
+
+# --- the worker's part ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +205,9 @@ def leave_answers(
     replace(folder / "answers.json", json.dumps(told))
 
 
+# --- the judge's part ----------------------------------------------------------------------------------
+
+
 def read_answers(folder: Path, device: str) -> Answers:
     """Read what a worker left.
 
@@ -136,20 +254,22 @@ def compare_answers(job: Job, device: str) -> SecondCheck:
         Exception: whatever the reference raises.
     """
     prepared = prepare(job, device)
+    reference = prepared.reference
+    needed = inspect.signature(reference.function).parameters
     try:
         left = read_answers(job.folder, device)
-        undone = left.undone or _needed(prepared.reference.function, left.dropped)
-        if undone:
+        lost = (f"setup() gives {name}, and {why}" for name, why in left.dropped.items() if name in needed)
+        if undone := left.undone or next(lost, ""):
             return SecondCheck(undone=undone)
         kwargs = _arguments(job, prepared, left)
     except VerificationError as error:
         return SecondCheck(wrong=str(error))
-    expected = prepared.reference.answer({**prepared.extra, **kwargs}, tuple(left.outputs))
+    expected = reference.answer({**prepared.extra, **kwargs}, tuple(left.outputs))
     got = {
         name: shown_as(value, expected[name]) if name in prepared.inferred else value
         for name, value in left.outputs.items()
     }
-    declaration = Exact(prepared.reference.policy)
+    declaration = Exact(reference.policy)
     verdict = check_outputs(got, expected, declaration)
     inputs = [value for name, value in kwargs.items() if name not in expected]
     return SecondCheck(
@@ -170,9 +290,3 @@ def _arguments(job: Job, prepared: Prepared, left: Answers) -> dict[str, Any]:
             f"the worker left the outputs {', '.join(left.outputs)}, and solve() has {', '.join(drawn.outputs)}"
         )
     return drawn.kwargs
-
-
-def _needed(function: Any, dropped: dict[str, str]) -> str:
-    """Say which argument the reference needs and cannot be given; blank where there is none."""
-    explicit = inspect.signature(function).parameters
-    return next((f"setup() gives {name}, and {why}" for name, why in dropped.items() if name in explicit), "")

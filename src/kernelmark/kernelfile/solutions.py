@@ -11,6 +11,7 @@ import ctypes
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,25 @@ import torch
 from kernelmark.errors import CrashedError, UnavailableError, UsageError
 from kernelmark.harness.loading import load_module
 from kernelmark.isolation import refuse_foreign_code_in_a_judge
-from kernelmark.kernelfile.buffers import Sizes, fill, infer_sizes
-from kernelmark.kernelfile.ctype import number
-from kernelmark.kernelfile.handover import Job
-from kernelmark.kernelfile.languages import LANGUAGES, Language
 from kernelmark.kernelfile.names import names_in_python
 from kernelmark.kernelfile.reference import Reference, accepted
-from kernelmark.kernelfile.request import Request
-from kernelmark.kernelfile.signature import Signature, scalars_of, signature_of
+from kernelmark.kernelfile.request import LANGUAGES, Job, Language, Request
+from kernelmark.kernelfile.signature import Signature, number, scalars_of, signature_of
 from kernelmark.verify.guards import Canaries
 
-__all__ = ["LibrarySolution", "ModuleSolution", "Prepared", "Ready", "device_of", "prepare"]
+__all__ = [
+    "LibrarySolution",
+    "ModuleSolution",
+    "Prepared",
+    "Ready",
+    "Sizes",
+    "device_of",
+    "fill",
+    "infer_sizes",
+    "prepare",
+    "shown_as",
+    "take_values",
+]
 
 
 @dataclass(slots=True)
@@ -38,9 +47,121 @@ class Ready:
 
     kwargs: dict[str, Any]
     outputs: tuple[str, ...]
-    call: Callable[[], Any]
+    call: Callable[[], Any] = lambda: None
     canaries: Canaries = field(default_factory=Canaries)
     """The guards around its buffers, where they are ours to lay out."""
+
+
+def take_values(own: Ready, fresh: Ready) -> bool:
+    """Give the solution's own arguments the values of ``fresh``, at their own addresses.
+
+    Gives whether all floats among the inputs were the same before.
+
+    Raises:
+        UsageError: the two do not have the same names and forms.
+    """
+    if set(own.kwargs) != set(fresh.kwargs) or own.outputs != fresh.outputs:
+        raise UsageError(
+            "setup() gave other names when it was called again; what it gives may depend on its arguments only"
+        )
+    same = True
+    for name, value in fresh.kwargs.items():
+        mine = own.kwargs[name]
+        if not isinstance(value, torch.Tensor):
+            own.kwargs[name] = value
+            continue
+        if not isinstance(mine, torch.Tensor) or (mine.shape, mine.dtype) != (value.shape, value.dtype):
+            raise UsageError(f"setup() gave {name} in another shape or dtype when it was called again")
+        if name not in own.outputs and value.is_floating_point():
+            same = same and torch.equal(mine, value)
+        mine.copy_(value)
+    return same
+
+
+def shown_as(buffer: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+    """Look at a flat buffer in the shape of the reference's answer, where it can be; C knows no shapes."""
+    if answer.dtype != buffer.dtype or answer.numel() > buffer.numel():
+        return buffer
+    return buffer.reshape(-1)[: answer.numel()].view(answer.shape)
+
+
+# --- libraries -----------------------------------------------------------------------------------------
+
+_NO_DIMENSION = 2**20
+_LARGEST = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The shape of each buffer, or the tensor it starts as, and how that was decided."""
+
+    by_name: dict[str, Any]
+    how: str
+    inferred: frozenset[str]
+    """The buffers whose size nobody has told."""
+
+    def describe(self) -> dict[str, str]:
+        """Say each buffer's shape, for the report."""
+        shapes = {name: getattr(value, "shape", value) for name, value in self.by_name.items()}
+        return {name: "×".join(map(str, shape)) for name, shape in shapes.items()}
+
+
+def infer_sizes(
+    signature: Signature, scalars: Mapping[str, Any], shapes: Mapping[str, Any], ptr_size: int
+) -> Sizes:
+    """Decide the buffers: from ``shapes`` where it names one, then from ``ptr_size``, then from the integers.
+
+    No integer argument gives 2²⁰ elements, one gives its value, more give the product of the two largest, and
+    2²⁸ is the most.
+
+    Raises:
+        UsageError: ``shapes`` names what is no buffer, or gives no shape.
+    """
+    pointers = [each.name for each in signature.pointers]
+    if unknown := sorted(set(map(str, shapes)) - set(pointers)):
+        raise UsageError(
+            f"shapes() gives {', '.join(unknown)}, and solve() has the buffers {', '.join(pointers)}"
+        )
+    told = {name: _shape(shapes[name], name) for name in pointers if name in shapes}
+    integers = [each.name for each in signature.scalars if each.type.kind in ("int", "uint")]
+    largest = sorted(integers, key=lambda name: -int(scalars[name]))[:2]
+    if ptr_size:
+        count, rule = ptr_size, f"--ptr-size={ptr_size}"
+    elif not largest:
+        count = _NO_DIMENSION
+        rule = f"inferred: {count} elements, since solve() has no integer argument"
+    else:
+        count = max(1, min(_LARGEST, prod(max(1, int(scalars[name])) for name in largest)))
+        factors = " × ".join(f"{name}={int(scalars[name])}" for name in largest)
+        rule = f"inferred: {count} elements from {factors}" + f", at most {_LARGEST}" * (count == _LARGEST)
+    left = frozenset(pointers) - set(told)
+    parts = ["shapes() of the reference"] * bool(told) + [rule] * bool(left)
+    return Sizes({name: told.get(name, (count,)) for name in pointers}, "; ".join(parts), left)
+
+
+def _shape(value: Any, name: str) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value
+    try:
+        sizes = tuple(int(each) for each in ((value,) if isinstance(value, int) else value))
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"shapes() gives {name} = {value!r}; give a shape such as (M, N), or a tensor"
+        ) from None
+    if any(each < 0 for each in sizes):
+        raise UsageError(f"shapes() gives {name} = {value!r}; a dimension cannot be negative")
+    return sizes
+
+
+def fill(dtype: str, size: Any, device: str) -> torch.Tensor:
+    """Draw one buffer: normal numbers, integers from 0 to 9, or booleans; a tensor is copied."""
+    wanted: torch.dtype = getattr(torch, dtype)
+    if isinstance(size, torch.Tensor):
+        return size.to(device=device, dtype=wanted, copy=True).contiguous()
+    if wanted.is_floating_point:
+        return torch.randn(size, device=device, dtype=torch.float32).to(wanted)
+    high = 2 if wanted == torch.bool else 10
+    return torch.randint(0, high, size, device=device, dtype=torch.int64).to(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +177,13 @@ class LibrarySolution:
     def data(self, seed: int) -> Ready:
         """Draw the arguments that are compared."""
         torch.manual_seed(seed)
-        kwargs: dict[str, Any] = {}
-        for each in self.signature.parameters:
-            if each.pointer:
-                kwargs[each.name] = fill(each.type.dtype, self.sizes[each.name], self.device)
-            else:
-                kwargs[each.name] = self.scalars[each.name]
-        return Ready(kwargs, tuple(each.name for each in self.signature.outputs), lambda: None)
+        kwargs = {
+            each.name: fill(each.type.dtype, self.sizes.by_name[each.name], self.device)
+            if each.pointer
+            else self.scalars[each.name]
+            for each in self.signature.parameters
+        }
+        return Ready(kwargs, tuple(each.name for each in self.signature.outputs))
 
     def ready(self, seed: int) -> Ready:
         """Load the instance that is checked and timed, and bind its own arguments.
@@ -73,9 +194,8 @@ class LibrarySolution:
         refuse_foreign_code_in_a_judge(self.library)
         made = self.data(seed)
         for each in self.signature.pointers:
-            made.kwargs[each.name] = made.canaries.around(
-                each.name, made.kwargs[each.name], written=each.is_output
-            )
+            buffer = made.kwargs[each.name]
+            made.kwargs[each.name] = made.canaries.around(each.name, buffer, written=each.is_output)
         try:
             solve = ctypes.CDLL(str(self.library.resolve())).solve
         except (OSError, AttributeError) as error:
@@ -89,6 +209,9 @@ class LibrarySolution:
         )
         made.call = lambda: solve(*arguments)
         return made
+
+
+# --- Python files --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +245,11 @@ class ModuleSolution:
             raise CrashedError(f"{self.path.name}: {type(error).__name__}: {error}") from error
         kwargs, outputs = self._unpack(made)
         takes = names_in_python(self.path, ("setup",), required=())
-        for name in kwargs:
-            if name in self.values and name not in takes:
-                raise self._error(
-                    f"gives {name} itself and takes no {name}, so that --{name}={self.values[name]} would be ignored;"
-                    " let it take the value, or leave the option away"
-                )
+        for name in (name for name in kwargs if name in self.values and name not in takes):
+            raise self._error(
+                f"gives {name} itself and takes no {name}, so that --{name}={self.values[name]} would be ignored;"
+                " let it take the value, or leave the option away"
+            )
         return Ready(kwargs, outputs, lambda: run_kernel(**kwargs))
 
     def _unpack(self, made: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -146,13 +268,8 @@ class ModuleSolution:
             raise self._error("names no output, so nothing could be compared; name at least one")
         if len(set(names)) < len(names):
             raise self._error(f"names an output twice: {', '.join(names)}")
-        for name in names:
-            if not isinstance(inputs.get(name), torch.Tensor):
-                raise self._error(f"names the output {name!r}, and its inputs hold no tensor of that name")
-        self._require_apart(inputs, names)
-        return dict(inputs), names
-
-    def _require_apart(self, inputs: Mapping[str, Any], outputs: tuple[str, ...]) -> None:
+        for name in (name for name in names if not isinstance(inputs.get(name), torch.Tensor)):
+            raise self._error(f"names the output {name!r}, and its inputs hold no tensor of that name")
         owner: dict[int, str] = {}
         for name, value in inputs.items():
             if not isinstance(value, torch.Tensor):
@@ -161,11 +278,12 @@ class ModuleSolution:
                 raise self._error(f"put {name} on {value.device}, and the run is on {self.device}")
             memory = value.untyped_storage().data_ptr()
             other = owner.setdefault(memory, name)
-            if memory and other != name and (name in outputs or other in outputs):
+            if memory and other != name and (name in names or other in names):
                 raise self._error(
                     f"gave {other} and {name} the same memory; an output needs its own (one that the kernel updates"
                     ' in place is one tensor, named in the reference file: inout = ("name",))'
                 )
+        return dict(inputs), names
 
     def _error(self, what: str) -> UsageError:
         return UsageError(f"{self.path}: setup() {what}")
@@ -211,12 +329,8 @@ def prepare(job: Job, device: str) -> Prepared:
     sizes = infer_sizes(signature, scalars, reference.shapes({**values, **scalars}), request.ptr_size)
     facts |= {"buffers": sizes.describe(), "buffers from": sizes.how}
     told = {each.name for each in signature.parameters}
-    return Prepared(
-        reference,
-        LibrarySolution(job.library, signature, scalars, sizes, device),
-        {name: value for name, value in extra.items() if name not in told},
-        facts,
-    )
+    extra = {name: value for name, value in extra.items() if name not in told}
+    return Prepared(reference, LibrarySolution(job.library, signature, scalars, sizes, device), extra, facts)
 
 
 def device_of(request: Request) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelmark.errors import RecordError, UsageError
-from kernelmark.kernelfile.languages import LANGUAGES, Language
+from kernelmark.kernelfile.request import LANGUAGES, Language
 
 __all__ = ["Pair", "write_pair"]
 
@@ -51,11 +51,8 @@ def write_pair(language: Language, folder: Path) -> Pair:
         raise UsageError(f"--init would overwrite {' and '.join(there)}; name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for template, target in (
-            (_SOLUTIONS[language], solution),
-            (f"{problem}_reference.py.txt", reference),
-        ):
-            target.write_bytes((_TEMPLATES / template).read_bytes())
+        solution.write_bytes((_TEMPLATES / _SOLUTIONS[language]).read_bytes())
+        reference.write_bytes((_TEMPLATES / f"{problem}_reference.py.txt").read_bytes())
     except OSError as error:
         raise RecordError(f"cannot write into {folder}: {error.strerror}; name another folder") from error
     words = ["--compile"] if LANGUAGES[language].interface == "library" else []

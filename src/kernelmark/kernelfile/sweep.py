@@ -73,10 +73,7 @@ def parse_sweep(texts: Sequence[str]) -> list[dict[str, str]]:
         if name in axes:
             raise UsageError(f"--sweep {text}: {name} is swept twice")
         axes[name] = [each for part in values.split(",") for each in _expand(part.strip(), text)]
-    count = 1
-    for values in axes.values():
-        count *= len(values)
-    if count > MOST_POINTS:
+    if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
         raise UsageError(f"--sweep: {count} sizes; {MOST_POINTS} are the most")
     return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
@@ -101,15 +98,19 @@ def run_sweep(
         UnavailableError: this machine lacks something.
         KernelmarkError: at least one size failed, crashed or was not timed; all were tried.
     """
-    twice = sorted({name for size in sizes for name in size} & set(request.values))
-    if twice:
+    if twice := sorted({name for size in sizes for name in size} & set(request.values)):
         raise UsageError(f"{', '.join(twice)}: given as a value and as a --sweep; leave one")
     kept = _kept(request.output_dir / _JSON)
     points: list[Point] = []
     error: KernelmarkError | None = None
     with processes(request, keep_worker=True) as running:
         for size in sizes:
-            each = _at(request, size)
+            label = ",".join(f"{name}={value}" for name, value in size.items())
+            each = replace(
+                request,
+                values={**request.values, **size},
+                output_dir=request.output_dir / "sweep" / label,
+            )
             fingerprint = _fingerprint(each)
             found = kept.get(fingerprint)
             if found is None:
@@ -123,13 +124,6 @@ def run_sweep(
     if error is not None:
         raise error
     return points
-
-
-def _at(request: Request, size: Mapping[str, str]) -> Request:
-    label = ",".join(f"{name}={value}" for name, value in size.items())
-    return replace(
-        request, values={**request.values, **size}, output_dir=request.output_dir / "sweep" / label
-    )
 
 
 def _worse(first: KernelmarkError | None, second: KernelmarkError | None) -> KernelmarkError | None:
@@ -146,18 +140,13 @@ def _expand(part: str, text: str) -> Iterator[str]:
             raise UsageError(f"--sweep {text}: {part!r} is no value and no range such as 2^8..2^13 or 1..8")
         yield part
         return
-    low, low_power, high, high_power = (None if group is None else int(group) for group in found.groups())
-    if (low_power is None) != (high_power is None) or (low_power is not None and low != high):
+    low, low_power, high, high_power = found.groups()
+    if (low_power is None) != (high_power is None) or (low_power is not None and int(low) != int(high)):
         raise UsageError(f"--sweep {text}: the ends of a range are two numbers, or two powers of one number")
-    if low_power is None or high_power is None:
-        assert low is not None  # both groups are always there
-        assert high is not None
-        start, stop, value = low, high, str
-    else:
-        start, stop, value = low_power, high_power, lambda power: str(low**power)  # type: ignore[operator]
+    start, stop = int(low_power or low), int(high_power or high)
     if not 0 <= stop - start < MOST_POINTS:
         raise UsageError(f"--sweep {text}: {part} is empty or has more than {MOST_POINTS} values")
-    yield from (value(each) for each in range(start, stop + 1))
+    yield from (str(each if low_power is None else int(low) ** each) for each in range(start, stop + 1))
 
 
 def _fingerprint(request: Request) -> str:
@@ -196,96 +185,71 @@ def _write(folder: Path, points: Sequence[Point]) -> None:
             for each in points
         ],
     }
+    variants = list(dict.fromkeys(name for each in points for name in each.found["variants"]))
     write_report(folder / _JSON, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-    write_report(folder / "sweep.svg", _plot(points))
-    page = page_markdown(Page("Sweep", (Section("", (_table(points),)),)))
+    write_report(folder / "sweep.svg", _plot(points, variants))
+    page = page_markdown(Page("Sweep", (Section("", (_table(points, variants),)),)))
     write_report(folder / "sweep.md", f"{page}\n![median time over sizes](sweep.svg)\n")
 
 
-def _table(points: Sequence[Point]) -> Table:
+def _table(points: Sequence[Point], variants: Sequence[str]) -> Table:
     """Lay out one line per size: medians of each variant, then the paired ratio to each baseline."""
-    variants = _variants(points)
     baselines = list(dict.fromkeys(s["baseline"] for each in points for s in each.found["speedups"]))
-    headings = ("size", "outcome", *(f"{name}: median (ms)" for name in variants))
-    headings += tuple(f"times as fast as {name}" for name in baselines)
+    medians = [f"{name}: median (ms)" for name in variants]
+    headings = ("size", "outcome", *medians, *(f"times as fast as {name}" for name in baselines))
     lines = []
     for point in points:
         ratios = {
             each["baseline"]: format_ratio(each["paired"], each["low"], each["high"])
             for each in point.found["speedups"]
         }
-        medians = [
-            point.found["variants"].get(name, {}).get("check", "") if median is None else significant(median)
-            for name in variants
-            for median in (point.median_ms(name),)
-        ]
-        lines.append(
-            (point.label, point.found["outcome"], *medians, *(ratios.get(name, "") for name in baselines))
-        )
+        line = [point.label, point.found["outcome"]]
+        for name in variants:
+            median = point.median_ms(name)
+            check = point.found["variants"].get(name, {}).get("check", "")
+            line.append(check if median is None else significant(median))
+        lines.append((*line, *(ratios.get(name, "") for name in baselines)))
     return Table(headings, tuple(lines), (Align.LEFT, Align.LEFT, *(Align.RIGHT,) * (len(headings) - 2)))
 
 
-def _plot(points: Sequence[Point]) -> str:
+def _plot(points: Sequence[Point], variants: Sequence[str]) -> str:
     """Draw the median of each variant over the sizes, times on a logarithmic axis, as SVG."""
-    known = [
-        m for p in points for name in _variants(points) if (m := p.median_ms(name)) is not None and m > 0
-    ]
+    lines = {
+        name: [(i, m) for i, point in enumerate(points) if (m := point.median_ms(name)) is not None and m > 0]
+        for name in variants
+    }
+    known = [median for line in lines.values() for _, median in line]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}"'
         ' font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
     ]
-    if known:
-        low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
-        high = max(high, low + 1)
-        parts += _axes(points, low, high)
-        for index, name in enumerate(_variants(points)):
-            parts += _line(points, name, index, low, high)
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    low = math.floor(math.log10(min(known, default=1)))
+    high = max(math.ceil(math.log10(max(known, default=1))), low + 1)
 
+    def across(index: int) -> float:
+        share = index / (len(points) - 1) if len(points) > 1 else 0.5
+        return _LEFT + 20 + (_WIDTH - _LEFT - _RIGHT - 40) * share
 
-def _axes(points: Sequence[Point], low: int, high: int) -> list[str]:
-    parts = []
-    for power in range(low, high + 1):
-        y = _y(10.0**power, low, high)
+    def down(value: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - math.log10(value)) / (high - low)
+
+    for power in range(low, high + 1) if known else ():
+        y = down(10.0**power)
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
         label = f"{10.0**power:g} ms"
         parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     # as many labels as there is room for
-    step = max(1, math.ceil(len(points) / 8))
-    for index in range(0, len(points), step):
-        x = _x(index, len(points))
-        label = escape_xml(points[index].label)
+    for index in range(0, len(points), max(1, math.ceil(len(points) / 8))) if known else ():
+        x, label = across(index), escape_xml(points[index].label)
         parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{label}</text>')
-    return parts
-
-
-def _line(points: Sequence[Point], name: str, index: int, low: int, high: int) -> list[str]:
-    colour = _COLOURS[index % len(_COLOURS)]
-    places = [
-        (_x(i, len(points)), _y(median, low, high))
-        for i, point in enumerate(points)
-        if (median := point.median_ms(name)) is not None and median > 0
-    ]
-    if not places:
-        return []
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-    x, y = _WIDTH - _RIGHT + 12, _TOP + 16 + 18 * index
-    return [
-        f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
-        *dots,
-        f'<text x="{x}" y="{y}" fill="{colour}">{escape_xml(name)}</text>',
-    ]
-
-
-def _x(index: int, count: int) -> float:
-    return _LEFT + 20 + (_WIDTH - _LEFT - _RIGHT - 40) * (index / (count - 1) if count > 1 else 0.5)
-
-
-def _y(value: float, low: int, high: int) -> float:
-    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - math.log10(value)) / (high - low)
-
-
-def _variants(points: Sequence[Point]) -> list[str]:
-    return list(dict.fromkeys(name for each in points for name in each.found["variants"]))
+    for row, (name, line) in enumerate(lines.items()):
+        colour = _COLOURS[row % len(_COLOURS)]
+        places = [(across(index), down(median)) for index, median in line]
+        if places:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+            x, y = _WIDTH - _RIGHT + 12, _TOP + 16 + 18 * row
+            parts.append(f'<text x="{x}" y="{y}" fill="{colour}">{escape_xml(name)}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"

@@ -43,6 +43,25 @@ class NoteKind(StrEnum):
     CANDIDATE = "candidate"
     """What became of a candidate of a search, and in which rung of its race, from 0."""
 
+    # kernel files
+    NO_OPENMP = "no OpenMP"
+    """Pragmas of OpenMP had no effect."""
+    PART = "part"
+    """The reference's answer fills a part of an output's buffer only."""
+    SAME_DRAW = "same draw"
+    """A ``setup`` gives the same values for every seed."""
+    INTERPRETED = "interpreted"
+    READS_BESIDE = "reads beside"
+    SMALL_MISS = "small miss"
+    """An answer is wrong by no more than rounding could explain."""
+    RECOMPILED = "recompiled"
+    CHECKED_INSIDE = "checked inside"
+    """Checked in the solution's own process only, and why."""
+    RIGHT_OUTSIDE = "right outside"
+    WRONG_OUTSIDE = "wrong outside"
+    VACUOUS = "vacuous"
+    """Why a right answer proves nothing."""
+
     # samples and their statistics
     NO_DEVIATION = "no deviation"
     NO_TAILS = "no tails"
@@ -58,6 +77,17 @@ NOTE_VALUES: Mapping[NoteKind, Mapping[str, Any]] = {
     NoteKind.FAILED_AT: {"stage": str, "text": str},
     NoteKind.SAME_CODE: {"candidate": str},
     NoteKind.CANDIDATE: {"fate": str, "rung": int | None},
+    NoteKind.NO_OPENMP: {},
+    NoteKind.PART: {"output": str, "elements": int, "buffer": int},
+    NoteKind.SAME_DRAW: {},
+    NoteKind.INTERPRETED: {},
+    NoteKind.READS_BESIDE: {"buffers": str},
+    NoteKind.SMALL_MISS: {"times": int},
+    NoteKind.RECOMPILED: {"graphs": int},
+    NoteKind.CHECKED_INSIDE: {"why": str},
+    NoteKind.RIGHT_OUTSIDE: {},
+    NoteKind.WRONG_OUTSIDE: {},
+    NoteKind.VACUOUS: {"why": str},
     NoteKind.NO_DEVIATION: {"samples": int, "needed": int},
     NoteKind.NO_TAILS: {"samples": int, "needed": int},
     NoteKind.EQUAL_SAMPLES: {"samples": int},

@@ -27,6 +27,39 @@ TEXTS: Mapping[NoteKind, Callable[..., str]] = {
     NoteKind.FAILED_AT: lambda stage, text: f"{stage}: {text}",
     NoteKind.SAME_CODE: lambda candidate: f"the same code as {candidate}",
     NoteKind.CANDIDATE: lambda fate, rung: fate if rung is None else f"rung {rung + 1}: {fate}",
+    # kernel files
+    NoteKind.NO_OPENMP: lambda: (
+        "#pragma omp had no effect: it was built without OpenMP; add --compile-flags=-fopenmp, with nvcc"
+        " --compile-flags=-Xcompiler=-fopenmp"
+    ),
+    NoteKind.PART: lambda output, elements, buffer: (
+        f"{output}: the first {elements} of {buffer} elements are the reference's answer"
+    ),
+    NoteKind.SAME_DRAW: lambda: (
+        "setup() gives the same values for every seed, so they were permuted before the check"
+    ),
+    NoteKind.INTERPRETED: lambda: (
+        "checked in Triton's interpreter on the CPU; the interpreter's time says nothing, so none is given"
+    ),
+    NoteKind.READS_BESIDE: lambda buffers: (
+        f"its NaN come from beside {buffers}: it reads outside that buffer, and the guards there hold NaN;"
+        " compare its loop bounds with the sizes of the buffers"
+    ),
+    NoteKind.SMALL_MISS: lambda times: (
+        f"the errors are less than {times} times what is allowed, as rounding in long sums can be:"
+        ' if these are sums, say of how many terms in the reference file, as in reduction = "N"'
+    ),
+    NoteKind.RECOMPILED: lambda graphs: (
+        f"torch compiled {graphs} more graphs after its first two calls, so its times hold compilations"
+    ),
+    NoteKind.CHECKED_INSIDE: lambda why: f"checked in its own process only: {why}",
+    NoteKind.RIGHT_OUTSIDE: lambda: (
+        "its answers to values drawn after timing were right too, checked in a process that never loaded it"
+    ),
+    NoteKind.WRONG_OUTSIDE: lambda: (
+        "right by its own process, and wrong where its answers to other values were checked again, outside it"
+    ),
+    NoteKind.VACUOUS: lambda why: why,
     # samples and their statistics
     NoteKind.NO_DEVIATION: lambda samples, needed: (
         f"{counted(samples, 'sample')}: no standard deviation (needs {needed})"

@@ -13,7 +13,7 @@ import pytest
 
 from kernelmark.kernelfile import Request, benchmark, starting
 from kernelmark.kernelfile.building import find_library
-from kernelmark.kernelfile.languages import LANGUAGES, Language
+from kernelmark.kernelfile.request import LANGUAGES, Language
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "kernels"
 VALUES = {
@@ -132,7 +132,7 @@ def test_the_cutlass_example_compiles_with_the_installed_package_s_headers(
 
 @solutions(Language.CUDA_CPP, Language.CUTLASS)
 def test_the_signatures_of_the_cuda_examples_fit_their_references(path: Path, tmp_path: Path) -> None:
-    from kernelmark.kernelfile.handover import Job
+    from kernelmark.kernelfile.request import Job
     from kernelmark.kernelfile.signature import signature_of
     from kernelmark.kernelfile.solutions import prepare
 

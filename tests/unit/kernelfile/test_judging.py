@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kernelmark.errors import CrashedError, TimingError
-from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.judging import judged_rows, missing_rows, twice_checked
-from kernelmark.records import Check, Note
+from kernelmark.kernelfile.request import SecondCheck
+from kernelmark.records import Check, Note, NoteKind
 from kernelmark.report.notes import note_text
 
 
@@ -31,8 +31,9 @@ def test_statistics_and_ratios_come_from_the_samples(rows) -> None:
 
 
 def test_notes_of_the_worker_are_added_to_their_row(rows) -> None:
-    ours, eager = judged_rows(rows, {"pytorch-eager": ["odd"]}, wall_s=1e6)
-    assert eager.notes == (*rows[1].notes, Note.free("odd"))
+    note = Note.of(NoteKind.RECOMPILED, graphs=1)
+    ours, eager = judged_rows(rows, {"pytorch-eager": [note]}, wall_s=1e6)
+    assert eager.notes == (*rows[1].notes, note)
     assert ours.notes == rows[0].notes
 
 

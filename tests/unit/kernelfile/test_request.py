@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from kernelmark.errors import UsageError
 from kernelmark.isolation.channel import plain, typed
-from kernelmark.kernelfile.languages import Language, choose_language
-from kernelmark.kernelfile.request import Baseline, Request, parse_baselines
+from kernelmark.kernelfile.request import Baseline, Language, Request, choose_language, parse_baselines
 from kernelmark.kernelfile.worker import budget_of
 from kernelmark.timing.budget import counts
 

@@ -18,7 +18,7 @@ from kernelmark.errors import (
 )
 from kernelmark.harness import checking
 from kernelmark.kernelfile import Request, benchmark
-from kernelmark.kernelfile.handover import Job
+from kernelmark.kernelfile.request import Job
 from kernelmark.kernelfile.second_check import compare_answers, leave_answers, read_answers
 from kernelmark.kernelfile.solutions import Ready
 from kernelmark.records import Check

@@ -9,8 +9,8 @@ import pytest
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile import Language, Request, benchmark, write_pair
-from kernelmark.kernelfile.languages import LANGUAGES
 from kernelmark.kernelfile.names import names_in_python
+from kernelmark.kernelfile.request import LANGUAGES
 from kernelmark.kernelfile.signature import signature_of
 
 

@@ -15,8 +15,8 @@ from kernelmark.files import replace
 from kernelmark.isolation import Channel
 from kernelmark.kernelbench.candidates.job import CANDIDATE, Job
 from kernelmark.kernelbench.candidates.problem import Problem, digest, load_problem
-from kernelmark.kernelfile.handover import SecondCheck
-from kernelmark.kernelfile.plain_data import NoPlainDataError, Reader, TooLargeError, Writer
+from kernelmark.kernelfile.request import SecondCheck
+from kernelmark.kernelfile.second_check import NoPlainDataError, Reader, TooLargeError, Writer
 from kernelmark.verify import check_outputs, run_controls, vacuous
 from kernelmark.verify.structure import leaves, unreal
 

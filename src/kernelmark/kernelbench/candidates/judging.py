@@ -28,8 +28,8 @@ from kernelmark.kernelbench.candidates.job import CANDIDATE, Job, Judging
 from kernelmark.kernelbench.candidates.page import Judged, Speedup
 from kernelmark.kernelbench.kernel import fate_of_death, stage_of
 from kernelmark.kernelbench.statuses import Status
-from kernelmark.kernelfile.handover import SecondCheck
 from kernelmark.kernelfile.judging import judged_rows, twice_checked, untimed_rows
+from kernelmark.kernelfile.request import SecondCheck
 from kernelmark.records import (
     Cause,
     Check,

@@ -40,7 +40,7 @@ from kernelmark.kernelbench.candidates.page import Judged
 from kernelmark.kernelbench.candidates.worker import raising_its_own
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.kernelbench.suite import load_suite
-from kernelmark.kernelfile.handover import SecondCheck
+from kernelmark.kernelfile.request import SecondCheck
 from kernelmark.records import Cache, Cause, Check, Fate, Note, PassRecord, Role, Row, Stage, Timing, read_run
 from kernelmark.stats import summarise
 

@@ -7,7 +7,7 @@ import torch
 
 from kernelmark.errors import UsageError
 from kernelmark.kernelfile import parse_signature
-from kernelmark.kernelfile.buffers import fill, infer_sizes
+from kernelmark.kernelfile.solutions import fill, infer_sizes
 
 
 def sizes(scalars: dict[str, float], shapes=None, ptr_size: int = 0, kind: str = "int"):
@@ -25,18 +25,18 @@ def sizes(scalars: dict[str, float], shapes=None, ptr_size: int = 0, kind: str =
 )  # fmt: skip
 def test_integers_decide_as_documented(scalars: dict[str, int], count: int) -> None:
     found = sizes(scalars)
-    assert found["a"] == found["b"] == (count,)
+    assert found.by_name["a"] == found.by_name["b"] == (count,)
     assert found.inferred == {"a", "b"}
     assert "inferred" in found.how
 
 
 def test_floats_are_no_dimensions() -> None:
-    assert sizes({"eps": 100.0}, kind="float")["a"] == (2**20,)
+    assert sizes({"eps": 100.0}, kind="float").by_name["a"] == (2**20,)
 
 
 def test_the_command_line_s_size_comes_before_inference_and_shapes_before_both() -> None:
     found = sizes({"n": 7}, {"b": (2, 3)}, ptr_size=9)
-    assert (found["a"], found["b"]) == ((9,), (2, 3))
+    assert (found.by_name["a"], found.by_name["b"]) == ((9,), (2, 3))
     assert found.inferred == {"a"}
     assert found.describe() == {"a": "9", "b": "2×3"}
 
