@@ -35,7 +35,7 @@ LARGEST = {
     "kernelfile": 3_360,
     "launches": 1_900,
     "lazy": 60,
-    "manifest": 2_265,
+    "manifest": 2_240,
     "models": 2_745,
     "probe": 70,
     "pytest_plugin": 420,

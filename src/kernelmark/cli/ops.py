@@ -19,8 +19,8 @@ from kernelmark.cli.console import as_json, echo_json
 from kernelmark.cli.exit_codes import ExitCode
 from kernelmark.errors import ConfigError
 from kernelmark.manifest import LibraryConfig, OpSpec, WorkloadCall, find_library, load_manifest
-from kernelmark.manifest.levels import Level, LevelResult, check_files
-from kernelmark.manifest.library import importing
+from kernelmark.manifest.levels import Level, LevelResult, check_classes, check_files, import_ops
+from kernelmark.manifest.library import importing, write_library
 from kernelmark.manifest.op import TensorDecl
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ def ops() -> None:
 @click.option("--name", help="What the library is called; otherwise as FOLDER is.")
 def init(folder: Path, name: str | None) -> None:
     """Write a library of one op into FOLDER, to start from: it validates, verifies and benchmarks as it is."""
-    from kernelmark.manifest.starting import write_library
-
     for path in write_library(folder, name or folder.resolve().name):
         click.echo(f"wrote {path}")
     click.echo("look at it with:")
@@ -139,7 +137,6 @@ def _run_levels(library: LibraryConfig, asked: Sequence[Level], run: Path | None
     """Run the levels that are asked for; and with a stored run, compare that with the manifest."""
     from kernelmark.manifest.levels import workloads
     from kernelmark.manifest.levels.benchmarks import check_benchmarks, check_coverage
-    from kernelmark.manifest.levels.signature import check_classes, import_ops
     from kernelmark.records import read_run
     from kernelmark.report.notes import note_text
 
