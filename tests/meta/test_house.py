@@ -26,7 +26,7 @@ LARGEST = {
     "calibration": 800,
     "cli": 1_980,
     "device": 1_700,
-    "doctor": 830,
+    "doctor": 695,
     "errors": 220,
     "files": 405,
     "harness": 2_500,

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernelmark.doctor.finding import Finding, Severity, worst
 from kernelmark.doctor.host import caches, ceilings, processor
-from kernelmark.doctor.machine import Machine, read_machine
+from kernelmark.doctor.machine import Finding, Machine, Severity, read_machine, worst
 from kernelmark.doctor.nvidia import accelerator, driver, torch
-from kernelmark.doctor.timers import instruments
-from kernelmark.doctor.ways_in import ways_in
+from kernelmark.doctor.tools import instruments, ways_in
 
 __all__ = ["SUBJECTS", "Finding", "Machine", "Severity", "examine", "read_machine", "worst"]
 

@@ -1,4 +1,4 @@
-"""What an examination looks at, as values: read once from this machine, or made up by a test.
+"""What an examination looks at and what it says, as values: a machine, read once or made up by a test, and findings.
 
 Reading imports torch, opens the best device and tries each timer on it. It judges nothing.
 """
@@ -12,23 +12,86 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
 from kernelmark import probe
 from kernelmark.device import Device
 from kernelmark.device.cpu_facts import available_cpus, busy_seconds
-from kernelmark.errors import TimingError, UnavailableError
+from kernelmark.errors import TimingError, UnavailableError, UsageError
 from kernelmark.records import DeviceRecord, ProbeReading, Telemetry
 from kernelmark.timing.profilers import in_bearable_order
 from kernelmark.timing.timer import Timer
 from kernelmark.timing.timers import TIMERS, TimerEntry, open_timer
 
-__all__ = ["Machine", "TimerTrial", "TorchFacts", "read_machine", "share_taken", "try_timers"]
+__all__ = [
+    "Finding",
+    "Machine",
+    "Severity",
+    "TimerTrial",
+    "TorchFacts",
+    "either",
+    "read_machine",
+    "share_taken",
+    "text_of",
+    "try_timers",
+    "worst",
+]
 
 _WATCH_S = 0.4  # the system counts in steps of 10 ms, so this reads a share of two processors to 1.3 %
+
+
+class Severity(StrEnum):
+    """How grave a finding is, the lightest first."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Something that could be better, and spoils no reading."""
+    WARNING = "warning"
+    """Something is measured wrongly or with doubt, or not at all though it should be."""
+    MISSING = "missing"
+    """Something that the best device of this machine cannot be measured without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, what was found, and what mends it.
+
+    Raises:
+        UsageError: it is not well and has no fix.
+    """
+
+    what: str
+    severity: Severity
+    found: str
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.severity is not Severity.OK and not self.fix:
+            raise UsageError(
+                f"the finding {self.what!r} is a {self.severity} without a fix; say what mends it"
+            )
+
+
+def either(what: str, well: str | None, severity: Severity, found: str, fix: str) -> Finding:
+    """Give the finding that all is ``well``, in these words; where there are none, the grave one."""
+    return Finding(what, Severity.OK, well) if well else Finding(what, severity, found, fix)
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """Give the gravest severity; ``ok`` where there is no finding."""
+    return max((each.severity for each in findings), key=tuple(Severity).index, default=Severity.OK)
+
+
+def text_of(path: Path) -> str:
+    """Read a file of the system's; blank where it is not there, or not for this user."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +229,22 @@ def try_timers(
     open_: Callable[[str, Device], Timer] = open_timer,
 ) -> tuple[TimerTrial, ...]:
     """Try every timer that serves ``device``."""
-    serving = [entry for entry in in_bearable_order(entries) if entry.serves_kind(device.kind)]
-    return tuple(_try(entry, device, open_) for entry in serving)
-
-
-def _try(entry: TimerEntry, device: Device, open_: Callable[[str, Device], Timer]) -> TimerTrial:
-    failure, unavailable = "", False
-    try:
-        timer = open_(entry.name, device)
+    trials = []
+    for entry in in_bearable_order(entries):
+        if not entry.serves_kind(device.kind):
+            continue
+        failure: Exception | None = None
         try:
-            timer.open(device)
-        finally:
-            timer.close()
-    except UnavailableError as error:
-        failure, unavailable = str(error), True
-    except TimingError as error:
-        failure = str(error)
-    return TimerTrial(entry.name, entry.name == device.default_timer, entry.reads, failure, unavailable)
+            timer = open_(entry.name, device)
+            try:
+                timer.open(device)
+            finally:
+                timer.close()
+        except (UnavailableError, TimingError) as error:
+            failure = error
+        default, absent = entry.name == device.default_timer, isinstance(failure, UnavailableError)
+        trials.append(TimerTrial(entry.name, default, entry.reads, str(failure or ""), absent))
+    return tuple(trials)
 
 
 def _version(distribution: str) -> str | None:
@@ -201,13 +263,8 @@ def _cpp_compiler() -> str | None:
 def _builds_openmp(compiler: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="kernelmark-openmp-") as folder:
         command = [compiler, "-fopenmp", "-x", "c++", "-", "-o", f"{folder}/program"]
-        ended = subprocess.run(
-            command,
-            input=b"#include <omp.h>\nint main() { return omp_get_max_threads() == 0; }",
-            capture_output=True,
-            check=False,
-        )
-    return ended.returncode == 0
+        program = b"#include <omp.h>\nint main() { return omp_get_max_threads() == 0; }"
+        return subprocess.run(command, input=program, capture_output=True, check=False).returncode == 0
 
 
 def _driver_cuda() -> tuple[int, int] | None:

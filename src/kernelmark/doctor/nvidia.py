@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from kernelmark.doctor.finding import Finding, Severity
-from kernelmark.doctor.machine import Machine, TorchFacts
+from kernelmark.doctor.machine import Finding, Machine, Severity, TorchFacts, either, text_of
 from kernelmark.units import format_bytes
 
 __all__ = ["accelerator", "driver", "numbers", "torch"]
-
-_INSTALL_CUDA = "install a torch with CUDA: pip install torch, without an index of CPU builds"
 
 
 def torch(machine: Machine) -> Iterator[Finding]:
@@ -35,22 +31,17 @@ def _nvidia(machine: Machine, facts: TorchFacts) -> Iterator[Finding]:
         return
     if facts.cuda is None:
         found = f"this machine has an NVIDIA driver, and torch {facts.version} is built without CUDA"
-        yield Finding("torch with CUDA", Severity.MISSING, found, _INSTALL_CUDA)
-    elif not facts.devices:
-        hidden = machine.environ.get("CUDA_VISIBLE_DEVICES")
-        found = "this machine has an NVIDIA driver, and torch finds no device"
-        if hidden is not None:
-            yield Finding(
-                "torch with CUDA",
-                Severity.WARNING,
-                f"{found}; CUDA_VISIBLE_DEVICES is {hidden!r}",
-                "unset CUDA_VISIBLE_DEVICES, or let it name a device that is there (nvidia-smi -L lists them)",
-            )
-        else:
-            fix = "see that nvidia-smi -L lists a device, and in a container that it was started with it"
-            yield Finding("torch with CUDA", Severity.MISSING, found, fix)
-    else:
-        yield Finding("torch with CUDA", Severity.OK, f"devices: {facts.devices}")
+        fix = "install a torch with CUDA: pip install torch, without an index of CPU builds"
+        yield Finding("torch with CUDA", Severity.MISSING, found, fix)
+        return
+    hidden = machine.environ.get("CUDA_VISIBLE_DEVICES")
+    severity, found = Severity.MISSING, "this machine has an NVIDIA driver, and torch finds no device"
+    fix = "see that nvidia-smi -L lists a device, and in a container that it was started with it"
+    if hidden is not None:
+        severity, found = Severity.WARNING, f"{found}; CUDA_VISIBLE_DEVICES is {hidden!r}"
+        fix = "unset CUDA_VISIBLE_DEVICES, or let it name a device that is there (nvidia-smi -L lists them)"
+    well = f"devices: {facts.devices}" if facts.devices else None
+    yield either("torch with CUDA", well, severity, found, fix)
 
 
 def driver(machine: Machine) -> Iterator[Finding]:
@@ -58,9 +49,14 @@ def driver(machine: Machine) -> Iterator[Finding]:
     if not machine.has_nvidia:
         yield Finding("NVIDIA driver", Severity.OK, "none here, and none needed for the CPU")
         return
-    yield from _driver(machine)
-    yield _ncu(machine)
-    yield from _counters(machine.root)
+    yield _driver(machine)
+    fix = "install Nsight Compute, and put ncu on the PATH, if a kernel's counters are wanted"
+    yield either("ncu", machine.program("ncu"), Severity.NOTE, "not on the PATH; no timer needs it", fix)
+    params = text_of(machine.root / "proc/driver/nvidia/params")
+    if match := re.search(r"^RmProfilingAdminOnly: *([01])", params, re.MULTILINE):
+        well, found = "open to every user" if match[1] == "0" else None, "only for root; no timer needs them"
+        fix = "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or run ncu as root"
+        yield either("performance counters", well, Severity.NOTE, found, fix)
 
 
 def numbers(version: str | None) -> tuple[int, int] | None:
@@ -69,58 +65,30 @@ def numbers(version: str | None) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _driver(machine: Machine) -> Iterator[Finding]:
-    text = _read(machine.root / "proc/driver/nvidia/version")
+def _driver(machine: Machine) -> Finding:
+    text = text_of(machine.root / "proc/driver/nvidia/version")
     match = re.search(r"\b([0-9]+\.[0-9]+(?:\.[0-9]+)?)\b", text)
     version = match[1] if match else (machine.device.driver if machine.device else None)
     named = f"version {version}" if version else "of unknown version"
     runs = machine.driver_cuda
     if runs is None:
         fix = "install the driver's libcuda, or start the container with its devices (--gpus all)"
-        yield Finding("NVIDIA driver", Severity.MISSING, f"{named}, and its libcuda does not answer", fix)
-        return
+        found = f"{named}, and its libcuda does not answer"
+        return Finding("NVIDIA driver", Severity.MISSING, found, fix)
     wanted = numbers(machine.torch.cuda) if machine.torch else None
     can = f"{named}, runs CUDA up to {runs[0]}.{runs[1]}"
     if wanted is None or wanted <= runs:
-        yield Finding("NVIDIA driver", Severity.OK, can)
-    elif wanted[0] > runs[0]:
+        return Finding("NVIDIA driver", Severity.OK, can)
+    needed = f"{wanted[0]}.{wanted[1]}"
+    if wanted[0] > runs[0]:
         fix = f"install a newer driver, or a torch for CUDA {runs[0]}"
-        yield Finding("NVIDIA driver", Severity.MISSING, f"{can}; torch needs {wanted[0]}.{wanted[1]}", fix)
-    else:  # minor versions are compatible, but what compiles on the fly (PTX) is not
-        fix = f"install a driver for CUDA {wanted[0]}.{wanted[1]}"
-        yield Finding("NVIDIA driver", Severity.NOTE, f"{can}; torch has {wanted[0]}.{wanted[1]}", fix)
-
-
-def _ncu(machine: Machine) -> Finding:
-    path = machine.program("ncu")
-    if path:
-        return Finding("ncu", Severity.OK, path)
-    fix = "install Nsight Compute, and put ncu on the PATH, if a kernel's counters are wanted"
-    return Finding("ncu", Severity.NOTE, "not on the PATH; no timer needs it", fix)
-
-
-def _counters(root: Path) -> Iterator[Finding]:
-    match = re.search(
-        r"^RmProfilingAdminOnly: *([01])", _read(root / "proc/driver/nvidia/params"), re.MULTILINE
-    )
-    if match is None:
-        return
-    if match[1] == "0":
-        yield Finding("performance counters", Severity.OK, "open to every user")
-    else:
-        fix = "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or run ncu as root"
-        yield Finding("performance counters", Severity.NOTE, "only for root; no timer needs them", fix)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not there, or not for this user
-        return ""
+        return Finding("NVIDIA driver", Severity.MISSING, f"{can}; torch needs {needed}", fix)
+    # minor versions are compatible, but what compiles on the fly (PTX) is not
+    fix = f"install a driver for CUDA {needed}"
+    return Finding("NVIDIA driver", Severity.NOTE, f"{can}; torch has {needed}", fix)
 
 
 _HELD = {"application clock setting", "display clock setting", "sync boost"}
-_HARMLESS = {"idle"}
 
 
 def accelerator(machine: Machine) -> Iterator[Finding]:
@@ -129,21 +97,22 @@ def accelerator(machine: Machine) -> Iterator[Finding]:
     if device is None or device.kind == "cpu":
         return
     if machine.measures_nvidia:
-        yield _nvml(machine, device.details.get("telemetry", ""))
+        failure = device.details.get("telemetry", "")
+        well = f"reads this device; nvidia-ml-py {machine.version('nvidia-ml-py') or 'of unknown version'}"
+        found = f"clocks, power and neighbours are not seen: {failure}"
+        fix = "pip install 'kernelmark[cuda]'; if it is there, see that nvidia-smi works as this user"
+        yield either("NVML", None if failure else well, Severity.WARNING, found, fix)
     yield from _clocks(machine)
-    yield from _neighbours(machine)
+    others = machine.telemetry.other_processes
+    if others or machine.telemetry.clock_mhz is not None:  # otherwise nobody has looked
+        found = f"on the device: {', '.join(others)}"
+        fix = "end them, or measure on a device that nobody else uses (nvidia-smi lists who does)"
+        well = None if others else "none on the device"
+        yield either("other processes", well, Severity.WARNING, found, fix)
     persisting = device.details.get("persisting_l2", "")
     if persisting.startswith("not reset"):
         fix = "no kernel may ask for persisting lines (access policy windows), or time with a warm cache"
         yield Finding("persisting L2 lines", Severity.WARNING, persisting, fix)
-
-
-def _nvml(machine: Machine, failure: str) -> Finding:
-    if failure:
-        fix = "pip install 'kernelmark[cuda]'; if it is there, see that nvidia-smi works as this user"
-        return Finding("NVML", Severity.WARNING, f"clocks, power and neighbours are not seen: {failure}", fix)
-    version = machine.version("nvidia-ml-py") or "of unknown version"
-    return Finding("NVML", Severity.OK, f"reads this device; nvidia-ml-py {version}")
 
 
 def _clocks(machine: Machine) -> Iterator[Finding]:
@@ -152,26 +121,14 @@ def _clocks(machine: Machine) -> Iterator[Finding]:
         return
     reasons = set(now.throttle_reasons)
     at = f"{now.clock_mhz:.0f} MHz"
-    lowering = sorted(reasons - _HELD - _HARMLESS)
-    if lowering:
-        fix = "let the device cool and other work end; a power cap is read and set with nvidia-smi --power-limit"
-        yield Finding("clocks", Severity.WARNING, f"{at}, lowered: {', '.join(lowering)}", fix)
-    else:
-        why = "idle" if "idle" in reasons else "lowered by nothing"
-        yield Finding("clocks", Severity.OK, f"{at}, {why}")
-    if reasons & _HELD:
-        held = f"held at {at}: {', '.join(sorted(reasons & _HELD))}"
+    lowering, held = sorted(reasons - _HELD - {"idle"}), sorted(reasons & _HELD)
+    fix = "let the device cool and other work end; a power cap is read and set with nvidia-smi --power-limit"
+    well = None if lowering else f"{at}, {'idle' if 'idle' in reasons else 'lowered by nothing'}"
+    yield either("clocks", well, Severity.WARNING, f"{at}, lowered: {', '.join(lowering)}", fix)
+    if held:
+        found = f"held at {at}: {', '.join(held)}"
         fix = "times compare only with times at the same clock; nvidia-smi --reset-gpu-clocks frees it"
-        yield Finding("clock lock", Severity.NOTE, held, fix)
     else:
+        found = "none: the clock follows power and heat"
         fix = "where times of different days must compare, lock them: nvidia-smi --lock-gpu-clocks=MHZ"
-        yield Finding("clock lock", Severity.NOTE, "none: the clock follows power and heat", fix)
-
-
-def _neighbours(machine: Machine) -> Iterator[Finding]:
-    others = machine.telemetry.other_processes
-    if others:
-        fix = "end them, or measure on a device that nobody else uses (nvidia-smi lists who does)"
-        yield Finding("other processes", Severity.WARNING, f"on the device: {', '.join(others)}", fix)
-    elif machine.telemetry.clock_mhz is not None:  # otherwise nobody has looked
-        yield Finding("other processes", Severity.OK, "none on the device")
+    yield Finding("clock lock", Severity.NOTE, found, fix)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.doctor.finding import Finding
-from kernelmark.doctor.machine import Machine, TimerTrial, TorchFacts
+from kernelmark.doctor.machine import Finding, Machine, TimerTrial, TorchFacts
 from kernelmark.probe import Probe
 from kernelmark.records import DeviceRecord, ProbeReading, Telemetry
 

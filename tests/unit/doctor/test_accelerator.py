@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kernelmark.doctor import nvidia
-from kernelmark.doctor.finding import Severity, worst
-from kernelmark.doctor.machine import Machine
+from kernelmark.doctor.machine import Machine, Severity, worst
 from kernelmark.records import Telemetry
 
 

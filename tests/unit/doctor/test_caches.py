@@ -6,8 +6,7 @@ import shutil
 from dataclasses import replace
 
 from kernelmark.doctor import host
-from kernelmark.doctor.finding import Severity, worst
-from kernelmark.doctor.machine import Machine
+from kernelmark.doctor.machine import Machine, Severity, worst
 
 
 def test_the_sizes_are_those_of_the_system(cpu_machine: Machine, by_what) -> None:

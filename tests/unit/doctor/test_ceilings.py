@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kernelmark.doctor import host
-from kernelmark.doctor.finding import Severity
-from kernelmark.doctor.machine import Machine
+from kernelmark.doctor.machine import Machine, Severity
 from kernelmark.roofline.profiles import calibration_file
 
 

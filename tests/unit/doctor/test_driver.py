@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kernelmark.doctor import nvidia
-from kernelmark.doctor.finding import Severity, worst
-from kernelmark.doctor.machine import Machine, TorchFacts
+from kernelmark.doctor.machine import Machine, Severity, TorchFacts, worst
 
 
 def test_without_an_nvidia_device_nothing_is_missed(cpu_machine: Machine) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelmark import device
 from kernelmark.device import FakeDevice
 from kernelmark.device.cpu_facts import available_cpus
 from kernelmark.doctor import examine, machine
-from kernelmark.doctor.finding import Severity, worst
-from kernelmark.doctor.machine import Machine, share_taken
+from kernelmark.doctor.machine import Finding, Machine, Severity, share_taken, worst
+from kernelmark.errors import UsageError
 from kernelmark.probe import Probe
 from kernelmark.records import ProbeReading
 
@@ -78,3 +80,27 @@ def test_a_machine_on_which_all_works_is_well_in_every_subject(
     ]
     assert worst(finding for findings in found.values() for finding in findings) is Severity.NOTE
     assert "accelerator" not in examine(cpu_machine)
+
+
+# --- findings ---------------------------------------------------------------------------------------------
+
+
+findings = st.lists(st.builds(Finding, st.just("x"), st.sampled_from(Severity), st.just("y"), st.just("z")))
+
+
+@pytest.mark.parametrize("severity", [each for each in Severity if each is not Severity.OK])
+def test_what_is_not_well_needs_a_fix(severity: Severity) -> None:
+    with pytest.raises(UsageError, match=r"'ncu' is a .* without a fix"):
+        Finding("ncu", severity, "not there")
+
+
+def test_what_is_well_needs_none() -> None:
+    assert Finding("ncu", Severity.OK, "there").fix == ""
+
+
+@given(findings)
+def test_the_worst_is_there_and_nothing_is_graver(found: list[Finding]) -> None:
+    order = [Severity.OK, Severity.NOTE, Severity.WARNING, Severity.MISSING]
+    gravest = worst(found)
+    assert gravest is Severity.OK or gravest in {each.severity for each in found}
+    assert all(order.index(each.severity) <= order.index(gravest) for each in found)

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kernelmark.doctor import host
-from kernelmark.doctor.finding import Severity, worst
-from kernelmark.doctor.machine import Machine, TorchFacts
+from kernelmark.doctor.machine import Machine, Severity, TorchFacts, worst
 
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kernelmark.doctor import nvidia
-from kernelmark.doctor.finding import Severity, worst
-from kernelmark.doctor.machine import Machine, TorchFacts
+from kernelmark.doctor.machine import Machine, Severity, TorchFacts, worst
 
 
 def test_a_cpu_build_is_well_where_there_is_nothing_but_a_cpu(cpu_machine: Machine) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernelmark.doctor import machine as reading
-from kernelmark.doctor.finding import Severity
-from kernelmark.doctor.machine import Machine
-from kernelmark.doctor.ways_in import ways_in
+from kernelmark.doctor.machine import Machine, Severity
+from kernelmark.doctor.tools import ways_in
 from kernelmark.probe import Probe
 
 WAYS = ["C++ compiler", "OpenMP", "nvcc", "pytest", "tree_sitter", "torch_mlir", "einops"]
