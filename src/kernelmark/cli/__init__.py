@@ -140,11 +140,8 @@ def _not_as_asked(error: click.ClickException) -> int:
         error.show()  # nothing was asked for, so the help is the answer
         return error.exit_code
     click.echo(f"error: {error.format_message()}", err=True)
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    while context is not None and context.command.hidden and context.parent is not None:
-        context = context.parent
-    if context is not None:
-        click.echo(f"see {context.command_path} --help", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"see {error.ctx.command_path} --help", err=True)
     return error.exit_code
 
 

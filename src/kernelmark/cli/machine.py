@@ -97,16 +97,16 @@ def calibrate(context: click.Context, device: str, quick: bool, as_json: bool) -
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
     calibration = outcome.profile.calibration
-    readings = [asdict(reading) for reading in outcome.readings]
-    for reading in readings:
-        del reading["key"]
     return {
         "profile": outcome.profile.name,
         "device": outcome.device.kind,
         "date": calibration.date if calibration else "",
         "conditions": dict(calibration.conditions) if calibration else {},
         "measured": dict(outcome.measured),
-        "readings": readings,
+        "readings": [
+            {name: value for name, value in asdict(each).items() if name != "key"}
+            for each in outcome.readings
+        ],
         "doubts": list(outcome.doubts),
         "path": str(outcome.path) if outcome.path else None,
         "overruled_by": outcome.overruled_by or None,

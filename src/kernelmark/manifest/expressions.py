@@ -137,8 +137,9 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], int | float]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
-_EQUALITY: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
-_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+_COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -200,7 +201,7 @@ class _Reader(_Walk):
                 inside = [node.operand]
             case ast.BinOp() if type(node.op) in _BINARY:
                 inside = [node.left, node.right]
-            case ast.Compare() if all(type(op) in _EQUALITY | _ORDER for op in node.ops):
+            case ast.Compare() if all(type(op) in _COMPARISON for op in node.ops):
                 inside = [node.left, *node.comparators]
             case ast.IfExp():
                 inside = [node.test, node.body, node.orelse]
@@ -303,11 +304,8 @@ class _Evaluation(_Walk):
     def _compare(self, node: ast.Compare) -> bool:
         left = node.left
         for op, right in zip(node.ops, node.comparators, strict=True):
-            if type(op) in _EQUALITY:
-                holds = _EQUALITY[type(op)](self.of(left), self.of(right))
-            else:
-                holds = _ORDER[type(op)](self._number(left), self._number(right))
-            if not holds:
+            read = self.of if isinstance(op, ast.Eq | ast.NotEq) else self._number
+            if not _COMPARISON[type(op)](read(left), read(right)):
                 return False
             left = right
         return True
