@@ -33,6 +33,7 @@ _COMMANDS = {
     "kernelbench": ("kernelbench", "Run KernelBench's kernels, or our own."),
     "model": ("model", "Compile a model and compare it with PyTorch."),
     "ops": ("ops", "List, show and validate the ops of a library's manifest."),
+    "merge": ("merge", "Put several runs into one."),
     "report": ("report", "Render a stored run again."),
 }
 """Each subcommand's module, and its line in the list of subcommands."""

@@ -7,6 +7,7 @@ first row is made, so that a run that makes nothing leaves nothing.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike
@@ -24,6 +25,7 @@ from kernelmark.records import (
     Cache,
     DeviceRecord,
     Note,
+    NoteKind,
     ProbeReading,
     Protocol,
     Row,
@@ -32,7 +34,11 @@ from kernelmark.records import (
     RunOutcome,
     RunWriter,
     StoredRun,
+    finished_rows,
+    read_run,
     refuse_other_caches,
+    refuse_unlike,
+    rewrite,
 )
 from kernelmark.roofline import Profile
 from kernelmark.timing import Budget, Timer, TimingOptions, Turns, open_timer
@@ -146,6 +152,42 @@ class Session:
         self._device = device
         self._writer: RunWriter | None = None
         self._closed = False
+        self._kept: dict[tuple[str | None, str], tuple[Row, ...]] = {}
+
+    @classmethod
+    def resume(cls, folder: Path, options: SessionOptions, *, command: tuple[str, ...] = ()) -> Session:
+        """Go on with the run in ``folder``: what it has is kept, and what failed is measured again.
+
+        Raises:
+            RecordError: there is no run, it was made under other conditions than this one, or it cannot be written.
+        """
+        stored = read_run(folder)
+        this = cls(options, command=command)
+        header = this._describe(None)
+        refuse_unlike(stored.header, header)
+        revision = header.environment.git_revision
+        note = Note.of(NoteKind.RESUMED, at=header.started, revision=revision)
+        session = cls.of(rewrite(stored, finished_rows(stored), note), options)
+        session.profile = this.profile
+        for row in session.rows:
+            case = row.op, row.case
+            session._kept[case] = (*session._kept.get(case, ()), row)
+        return session
+
+    def kept(self, op: str | None, case: str, names: Iterable[str]) -> tuple[Row, ...]:
+        """Give the rows that a run which is gone on with has of a case.
+
+        Raises:
+            UsageError: they are not of the implementations ``names``.
+        """
+        rows, wanted = self._kept.get((op, case), ()), list(names)
+        held = [row.implementation for row in rows]
+        if held and set(held) != set(wanted):
+            raise UsageError(
+                f"{case}: the run that is gone on with compared {', '.join(held)}, and this compares"
+                f" {', '.join(wanted)}; start another run"
+            )
+        return rows
 
     @classmethod
     def of(cls, run: StoredRun, options: SessionOptions) -> Session:

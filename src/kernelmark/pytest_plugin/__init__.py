@@ -53,6 +53,17 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         {"metavar": "DIR", "help": "keep the run here (default: runs/<time>, in the root folder)"},
     ),
     (
+        ("--kernelmark-resume",),
+        {
+            "metavar": "RUN",
+            "help": "go on with this run: keep what it has, measure what is missing or failed",
+        },
+    ),
+    (
+        ("--kernelmark-shard",),
+        {"metavar": "I/N", "help": "the cases of part I of N; `kernelmark merge` makes one run of them"},
+    ),
+    (
         ("--require-baselines",),
         {"action": "store_true", "help": "fail where a baseline is unavailable"},
     ),

@@ -40,6 +40,21 @@ class KernelmarkPlugin:
             asked.append("every baseline is required")
         return [f"kernelmark: {', '.join(asked)}"] if asked else []
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the cases of other shards out, one after the other to each, so that all have as many."""
+        if (asked := self.config.getoption("--kernelmark-shard")) is None:
+            return
+        part, _, parts = asked.partition("/")
+        if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+            raise pytest.UsageError(
+                f"--kernelmark-shard {asked}: give a part and how many there are, such as 2/3"
+            )
+        cases = [item for item in items if _case_of(item) is not None]
+        others = [item for number, item in enumerate(cases) if number % int(parts) != int(part) - 1]
+        items[:] = [item for item in items if item not in set(others)]
+        self.config.hook.pytest_deselected(items=others)
+
     def pytest_sessionstart(self) -> None:
         """Refuse what the workers of pytest-xdist could only stumble over one by one."""
         shared = self.config.getoption("numprocesses", None) and self.config.getoption("--kernelmark-out")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernelmark.errors import KernelmarkError
+from kernelmark.errors import KernelmarkError, UsageError
 from kernelmark.harness.provenance import run_name
 from kernelmark.harness.session import Session, SessionOptions
 from kernelmark.records import Cache, Row, RunHeader
@@ -50,13 +50,16 @@ class BenchmarkRun:
             )
         try:
             options = _options(config)
-            session = Session(
-                replace(options, out=None) if is_worker else options,
-                command=("pytest", *map(str, config.invocation_params.args)),
-            )
+            command = ("pytest", *map(str, config.invocation_params.args))
+            resumed = config.getoption("--kernelmark-resume")
+            if resumed and not is_worker:
+                session = Session.resume(Path(resumed), options, command=command)
+            else:
+                session = Session(replace(options, out=None) if is_worker else options, command=command)
         except KernelmarkError as error:
             raise pytest.UsageError(str(error)) from error
         run = cls(session)
+        run._printed = len(session.rows)
         run._terminal = config.pluginmanager.get_plugin("terminalreporter")
         return run
 
@@ -144,7 +147,12 @@ def _options(config: pytest.Config) -> SessionOptions:
         "prepare_ms": config.getoption("--kernelmark-prepare-ms"),
         "blocks": config.getoption("--kernelmark-blocks"),
     }
-    out = config.getoption("--kernelmark-out")
+    out, resumed = config.getoption("--kernelmark-out"), config.getoption("--kernelmark-resume")
+    if out and resumed:
+        raise UsageError(
+            "--kernelmark-out starts a run, and --kernelmark-resume goes on with one; give one of them"
+        )
+    out = resumed or out
     return SessionOptions(
         device=str(config.getoption("--kernelmark-device")),
         timer=config.getoption("--kernelmark-timer"),

@@ -42,6 +42,10 @@ class NoteKind(StrEnum):
     """A candidate of a search is compiled to the code of another, which is named."""
     CANDIDATE = "candidate"
     """What became of a candidate of a search, and in which rung of its race, from 0."""
+    MERGED = "merged"
+    """The runs whose rows a run was put together from."""
+    RESUMED = "resumed"
+    """When a run was gone on with, and at which revision."""
 
     # kernel files
     NO_OPENMP = "no OpenMP"
@@ -77,6 +81,8 @@ NOTE_VALUES: Mapping[NoteKind, Mapping[str, Any]] = {
     NoteKind.FAILED_AT: {"stage": str, "text": str},
     NoteKind.SAME_CODE: {"candidate": str},
     NoteKind.CANDIDATE: {"fate": str, "rung": int | None},
+    NoteKind.MERGED: {"runs": str},
+    NoteKind.RESUMED: {"at": str, "revision": str | None},
     NoteKind.NO_OPENMP: {},
     NoteKind.PART: {"output": str, "elements": int, "buffer": int},
     NoteKind.SAME_DRAW: {},

@@ -27,6 +27,11 @@ TEXTS: Mapping[NoteKind, Callable[..., str]] = {
     NoteKind.FAILED_AT: lambda stage, text: f"{stage}: {text}",
     NoteKind.SAME_CODE: lambda candidate: f"the same code as {candidate}",
     NoteKind.CANDIDATE: lambda fate, rung: fate if rung is None else f"rung {rung + 1}: {fate}",
+    NoteKind.MERGED: lambda runs: f"put together from the runs {runs}",
+    NoteKind.RESUMED: lambda at, revision: (
+        f"gone on with at {at}{f', at revision {revision[:12]}' if revision else ''}: rows kept from before are of the"
+        " revision above"
+    ),
     # kernel files
     NoteKind.NO_OPENMP: lambda: (
         "#pragma omp had no effect: it was built without OpenMP; add --compile-flags=-fopenmp, with nvcc"

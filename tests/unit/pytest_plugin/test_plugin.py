@@ -367,3 +367,105 @@ def test_collecting_a_thousand_cases_takes_no_torch_work(run: Run, library: Path
     manifest.write_text(f"{head}  AddOp:{add}  LonelyOp:{lonely}")
     done = run("benches/bench_scale.py", "--collect-only", "-q")
     assert "1003 tests collected" in done.stdout, done.stdout[-2000:]
+
+
+# --- a run in parts ------------------------------------------------------------------------------------
+
+
+def _cases(folder: Path) -> list[str]:
+    return list(dict.fromkeys(row.case for row in read_run(folder).rows))
+
+
+def test_a_run_that_was_cut_short_is_gone_on_with_and_keeps_what_it_has(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("benches/bench_scale.py").returncode == 0
+    whole, file = read_run(out), out / "records.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    # as after kill -9 in the fourth case: two whole ones, one whose rows may not all be there, half a line
+    file.write_bytes(b"".join(lines[:6]) + lines[6][:40])
+    done = run("benches/bench_scale.py", *QUICK, f"--kernelmark-resume={out}", quick=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = read_run(out)
+    assert [(row.case, row.implementation) for row in again.rows] == [
+        (row.case, row.implementation) for row in whole.rows
+    ]
+    assert again.rows[:4] == whole.rows[:4]
+    assert all(one.timing != other.timing for one, other in zip(again.rows[4:], whole.rows[4:], strict=True))
+    assert again.end is not None
+    assert (again.end.outcome, again.end.rows) == ("completed", 8)
+    assert again.header.run == whole.header.run
+    assert "gone on with at" in note_text(again.header.notes[-1])
+    assert "gone on with at" in (out / "report.md").read_text()
+
+
+def test_what_failed_is_measured_again_and_nothing_else(run: Run, library: Path, tmp_path: Path) -> None:
+    wrong = bench(library, "{'other': lambda x, y: x}")
+    assert run("benches/bench_scale.py", wrong, "-k", "wide or extra").returncode == 1
+    before = read_run(tmp_path / "out").rows
+    (library / wrong).write_text(
+        (library / wrong).read_text().replace("lambda x, y: x", "lambda x, y: x + y")
+    )
+    resume = (*QUICK, f"--kernelmark-resume={tmp_path / 'out'}")
+    done = run("benches/bench_scale.py", wrong, "-k", "wide or extra", *resume, quick=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = read_run(tmp_path / "out").rows
+    assert rows[:2] == before[:2]
+    assert [(row.case, row.check) for row in rows[2:]] == [("AddOp-small-float32", Check.VERIFIED)] * 2
+
+
+def test_a_run_that_was_made_otherwise_is_not_gone_on_with(run: Run, library: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("benches/bench_scale.py", "-k", "wide").returncode == 0
+    before = (out / "records.jsonl").read_bytes()
+    words = ("benches/bench_scale.py", "-k", "wide", f"--kernelmark-resume={out}")
+    done = run(*words, "--kernelmark-device=cpu", quick=False)
+    assert done.returncode == 4
+    assert "ERROR: these runs are not alike and are not compared: protocol.cache is" in done.stderr
+    done = run(*words, quick=True)
+    assert done.returncode == 4
+    assert "--kernelmark-out starts a run, and --kernelmark-resume goes on with one" in done.stderr
+    assert (out / "records.jsonl").read_bytes() == before
+    more = bench(library, "{'one': case.reference}").replace("AddOp", "ScaleOp")
+    source = (
+        (library / more)
+        .read_text()
+        .replace("AddOp()", "ScaleOp(**case.arguments)")
+        .replace("AddOp", "ScaleOp")
+    )
+    (library / more).write_text(source)
+    done = run(more, "-k", "wide", *QUICK, f"--kernelmark-resume={out}", quick=False)
+    assert done.returncode == 1
+    assert "the run that is gone on with compared toy, torch, and this compares toy, one" in done.stdout
+
+
+def test_shards_hold_every_case_once_and_make_one_run(run: Run, tmp_path: Path) -> None:
+    for part in (1, 2, 3):
+        words = (*QUICK, f"--kernelmark-out={tmp_path / str(part)}", f"--kernelmark-shard={part}/3")
+        done = run("benches/bench_scale.py", *words, quick=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    parts = [_cases(tmp_path / str(part)) for part in (1, 2, 3)]
+    assert [len(each) for each in parts] == [2, 1, 1]
+    done = run_forked(
+        "kernelmark", "merge", *(str(tmp_path / part) for part in "123"), "--out", str(tmp_path / "all")
+    )
+    assert done.returncode == 0, done.stderr
+    merged = read_run(tmp_path / "all")
+    assert _cases(tmp_path / "all") == [*parts[0], *parts[1], *parts[2]]
+    assert len(set(_cases(tmp_path / "all"))) == 4
+    assert merged.end is not None
+    assert (merged.end.outcome, merged.end.rows, len(merged.rows)) == ("completed", 8, 8)
+    assert done.stdout.splitlines()[0] == f"md: {tmp_path / 'all' / 'report.md'}"
+    assert "put together from the runs" in (tmp_path / "all" / "report.md").read_text()
+    twice = run_forked(
+        "kernelmark", "merge", *(str(tmp_path / part) for part in "11"), "--out", str(tmp_path / "no")
+    )
+    assert twice.returncode == 2
+    assert "both hold ScaleOp-small-float32; leave one of them out" in twice.stderr
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("asked", ["0/3", "4/3", "2", "a/b", "1/0"])
+def test_a_shard_that_is_none_is_one_error(run: Run, asked: str) -> None:
+    done = run("benches/bench_scale.py", f"--kernelmark-shard={asked}")
+    assert done.returncode == 4
+    assert f"--kernelmark-shard {asked}: give a part and how many there are, such as 2/3" in done.stderr
