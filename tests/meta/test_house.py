@@ -32,7 +32,7 @@ LARGEST = {
     "harness": 2_530,
     "isolation": 1_680,
     "kernelbench": 3_420,
-    "kernelfile": 3_360,
+    "kernelfile": 3_330,
     "launches": 1_900,
     "lazy": 60,
     "manifest": 2_240,

@@ -6,6 +6,7 @@ Any ``--NAME=VALUE`` that is no option is a dimension or a scalar, by its exact 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,24 +40,20 @@ class _Kernel(click.Command):
                 rest.append(word)
                 takes_value = isinstance(known[name], click.Option) and not known[name].is_flag  # type: ignore[attr-defined]
                 if takes_value and not equals:
-                    rest.extend([following] if (following := next(words, None)) is not None else [])
+                    rest.extend(itertools.islice(words, 1))
             else:
                 if not name[2:].isidentifier():
-                    near = suggestion(
-                        name, (each for each in known if each.startswith("--")), there_are="options"
-                    )
+                    options = [each for each in known if each.startswith("--")]
+                    near = suggestion(name, options, there_are="options")
                     raise click.UsageError(f"{name} is no option, and no name of a parameter; {near}", ctx)
-                _keep(values, name[2:], value if equals else next(words, None), ctx)
+                value = value if equals else next(words, "--")
+                if value.startswith("--"):
+                    raise click.UsageError(f"{name} has no value; write {name}=VALUE", ctx)
+                if name[2:] in values:
+                    raise click.UsageError(f"{name} is given twice: {values[name[2:]]} and {value}", ctx)
+                values[name[2:]] = value
         ctx.meta[_VALUES] = values
         return super().parse_args(ctx, rest)
-
-
-def _keep(values: dict[str, str], name: str, value: str | None, ctx: click.Context) -> None:
-    if value is None or value.startswith("--"):
-        raise click.UsageError(f"--{name} has no value; write --{name}=VALUE", ctx)
-    if name in values:
-        raise click.UsageError(f"--{name} is given twice: {values[name]} and {value}", ctx)
-    values[name] = value
 
 
 def _option(name: str, told: Option, default: Any) -> click.Option:

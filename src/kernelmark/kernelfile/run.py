@@ -11,7 +11,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,8 @@ from kernelmark.records import Check, Fate, Note, Row, RunEnd, RunOutcome, RunWr
 __all__ = ["Processes", "benchmark", "carry_out", "processes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """A worker, which loads the solution, and a judge, which never does."""
-
-    worker: Worker[None]
-    judge: Worker[SecondCheck]
+Processes = tuple[Worker[None], Worker[SecondCheck]]
+"""A worker, which loads the solution, and a judge, which never does."""
 
 
 @contextmanager
@@ -52,7 +48,7 @@ def processes(request: Request, *, keep_worker: bool = False) -> Iterator[Proces
         Worker[None](work, limits, answer=None, environment=environment, keep=keep_worker) as worker,
         Judge[SecondCheck](recheck, limits, answer=SecondCheck, keep=True) as judge,
     ):
-        yield Processes(worker, judge)
+        yield worker, judge
 
 
 def benchmark(request: Request, *, command: tuple[str, ...] = ()) -> KernelRun:
@@ -87,10 +83,10 @@ def carry_out(
     """
     library = _prepare(request)
     with ExitStack() as stack:
-        running = running or stack.enter_context(processes(request))
+        worker, judge = running or stack.enter_context(processes(request))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelmark-")))
         job = Job(folder, request, library.path if library else None)
-        seed, ended = _work(job, running.worker)
+        seed, ended = _work(job, worker)
         try:
             stored = read_run(folder)  # up to the row that the worker died in
         except errors.RecordError:
@@ -103,7 +99,7 @@ def carry_out(
             raise error
         second = None
         if request.isolation and error is None and stored.rows and stored.rows[0].check.comparable:
-            judged = running.judge.call(replace(job, seed=seed))
+            judged = judge.call(replace(job, seed=seed))
             broken = f"{judged.message}\n{_output(judged)}".strip()
             second = judged.answer or SecondCheck(broken=broken)
     return _written(_judged(request, library, stored, ended, error, second), command)
@@ -146,7 +142,7 @@ def _work(job: Job, worker: Worker[None]) -> tuple[int, Ended[None]]:
     told: list[dict[str, Any]] = []
     failure: Failure | None = None
     try:
-        compare(job, ready=lambda: None, tell=told.append, draw_seed=None)
+        compare(job, told.append)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a solution raises becomes its row

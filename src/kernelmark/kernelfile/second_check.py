@@ -23,17 +23,8 @@ from kernelmark.errors import VerificationError
 from kernelmark.files import replace
 from kernelmark.harness.loading import forget_modules
 from kernelmark.isolation import READY, Channel
+from kernelmark.kernelfile import solutions
 from kernelmark.kernelfile.request import Job, SecondCheck
-from kernelmark.kernelfile.solutions import (
-    LibrarySolution,
-    ModuleSolution,
-    Prepared,
-    Ready,
-    device_of,
-    prepare,
-    shown_as,
-    take_values,
-)
 from kernelmark.verify import Exact, check_outputs, poison, run_controls, vacuous
 
 __all__ = [
@@ -164,8 +155,8 @@ class Answers:
 
 
 def leave_answers(
-    own: Ready,
-    solution: LibrarySolution | ModuleSolution,
+    own: solutions.Ready,
+    solution: solutions.LibrarySolution | solutions.ModuleSolution,
     *,
     inout: tuple[str, ...],
     seed: int,
@@ -184,10 +175,10 @@ def leave_answers(
         OutOfBoundsError: the call wrote beside its buffers.
         Exception: whatever the solution raises.
     """
-    take_values(own, solution.data(seed))
+    solutions.take_values(own, solution.data(seed))
     pure = {name: own.kwargs[name] for name in own.outputs if name not in inout}
     # a library's arguments can be drawn again; outputs are told by what it gave
-    given = {} if isinstance(solution, LibrarySolution) else own.kwargs
+    given = {} if isinstance(solution, solutions.LibrarySolution) else own.kwargs
     with open(folder / "answers.bin", "wb") as stream:
         writer = Writer(stream)
         try:
@@ -239,7 +230,7 @@ def recheck(job: Job, channel: Channel) -> SecondCheck:
     Raises:
         Exception: whatever the reference raises.
     """
-    device = open_device(device_of(job.request)).torch_name
+    device = open_device(solutions.device_of(job.request)).torch_name
     channel.stage(READY)
     try:
         return compare_answers(job, device)
@@ -253,7 +244,7 @@ def compare_answers(job: Job, device: str) -> SecondCheck:
     Raises:
         Exception: whatever the reference raises.
     """
-    prepared = prepare(job, device)
+    prepared = solutions.prepare(job, device)
     reference = prepared.reference
     needed = inspect.signature(reference.function).parameters
     try:
@@ -266,7 +257,7 @@ def compare_answers(job: Job, device: str) -> SecondCheck:
         return SecondCheck(wrong=str(error))
     expected = reference.answer({**prepared.extra, **kwargs}, tuple(left.outputs))
     got = {
-        name: shown_as(value, expected[name]) if name in prepared.inferred else value
+        name: solutions.shown_as(value, expected[name]) if name in prepared.inferred else value
         for name, value in left.outputs.items()
     }
     declaration = Exact(reference.policy)
@@ -279,9 +270,9 @@ def compare_answers(job: Job, device: str) -> SecondCheck:
     )
 
 
-def _arguments(job: Job, prepared: Prepared, left: Answers) -> dict[str, Any]:
+def _arguments(job: Job, prepared: solutions.Prepared, left: Answers) -> dict[str, Any]:
     """Draw the arguments again where they are ours to draw; those of a ``setup`` are the worker's word."""
-    if not isinstance(prepared.solution, LibrarySolution):
+    if not isinstance(prepared.solution, solutions.LibrarySolution):
         return {**{name: torch.empty_like(each) for name, each in left.outputs.items()}, **left.arguments}
     assert job.seed is not None  # a judge is told
     drawn = prepared.solution.data(job.seed)

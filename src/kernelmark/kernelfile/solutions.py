@@ -118,10 +118,8 @@ def infer_sizes(
         UsageError: ``shapes`` names what is no buffer, or gives no shape.
     """
     pointers = [each.name for each in signature.pointers]
-    if unknown := sorted(set(map(str, shapes)) - set(pointers)):
-        raise UsageError(
-            f"shapes() gives {', '.join(unknown)}, and solve() has the buffers {', '.join(pointers)}"
-        )
+    if unknown := ", ".join(sorted(set(map(str, shapes)) - set(pointers))):
+        raise UsageError(f"shapes() gives {unknown}, and solve() has the buffers {', '.join(pointers)}")
     told = {name: _shape(shapes[name], name) for name in pointers if name in shapes}
     integers = [each.name for each in signature.scalars if each.type.kind in ("int", "uint")]
     largest = sorted(integers, key=lambda name: -int(scalars[name]))[:2]
@@ -142,14 +140,13 @@ def infer_sizes(
 def _shape(value: Any, name: str) -> Any:
     if isinstance(value, torch.Tensor):
         return value
+    given = f"shapes() gives {name} = {value!r}"
     try:
         sizes = tuple(int(each) for each in ((value,) if isinstance(value, int) else value))
     except (TypeError, ValueError):
-        raise UsageError(
-            f"shapes() gives {name} = {value!r}; give a shape such as (M, N), or a tensor"
-        ) from None
+        raise UsageError(f"{given}; give a shape such as (M, N), or a tensor") from None
     if any(each < 0 for each in sizes):
-        raise UsageError(f"shapes() gives {name} = {value!r}; a dimension cannot be negative")
+        raise UsageError(f"{given}; a dimension cannot be negative")
     return sizes
 
 
@@ -253,16 +250,14 @@ class ModuleSolution:
         return Ready(kwargs, outputs, lambda: run_kernel(**kwargs))
 
     def _unpack(self, made: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+        kind = type(made).__name__
         if not isinstance(made, Mapping) or not {"inputs", "outputs"} <= set(made):
-            names = f" with {sorted(map(str, made))}" if isinstance(made, Mapping) else ""
-            raise self._error(
-                f"gave a {type(made).__name__}{names}; it must give {{'inputs': {{...}}, 'outputs': [...]}}"
-            )
+            kind += f" with {sorted(map(str, made))}" if isinstance(made, Mapping) else ""
+            raise self._error(f"gave a {kind}; it must give {{'inputs': {{...}}, 'outputs': [...]}}")
         inputs, outputs = made["inputs"], made["outputs"]
         if not isinstance(inputs, Mapping):
-            raise self._error(
-                f"gave a {type(inputs).__name__} as inputs; give a dict from name to tensor or number"
-            )
+            kind = type(inputs).__name__
+            raise self._error(f"gave a {kind} as inputs; give a dict from name to tensor or number")
         names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         if not names:
             raise self._error("names no output, so nothing could be compared; name at least one")

@@ -54,27 +54,19 @@ _Tell = Callable[[dict[str, Any]], object]
 def work(job: Job, channel: Channel) -> None:
     """Carry out ``job`` in this process; what the worker is called with."""
     try:
-        compare(
-            job,
-            ready=lambda: channel.stage(READY),
-            tell=channel.tell,
-            draw_seed=lambda: int(channel.ask(TIMED)),
-        )
+        compare(job, channel.tell, channel)
     finally:
         forget_modules()
 
 
-def compare(
-    job: Job, *, ready: Callable[[], object], tell: _Tell, draw_seed: Callable[[], int] | None
-) -> None:
+def compare(job: Job, tell: _Tell, channel: Channel | None = None) -> None:
     """Check and time the solution; the rows go to the run in the job's folder.
 
     Args:
         job: What to compare.
-        ready: Called when everything a reading rests on is there, before any file of the user's is loaded.
         tell: Gets ``{"facts": ...}`` and ``{"notes": {row: [note]}}`` as they are found out.
-        draw_seed: Gives, once the timing is over, what the values of the second check are drawn with; without it
-            no answers are left for one.
+        channel: To the parent, which draws the seed of the second check once the timing is over; without one no
+            answers are left for it.
 
     Raises:
         CrashedError: the solution raised while it was timed.
@@ -95,7 +87,10 @@ def compare(
     with use_session(session):
         open_timer(timer, session.device)
         session.start()
-        ready()
+        if channel is not None:
+            channel.stage(
+                READY
+            )  # what a reading rests on is there; from here on files of the user's are loaded
         try:
             prepared = prepare(job, session.device.torch_name)
             tell({"facts": {**prepared.facts, "timer": session.timer_name}})
@@ -103,9 +98,9 @@ def compare(
             if request.interpreted:
                 bound.notes.append(Note.of(NoteKind.INTERPRETED))
             _run(bound, session, tell)
-            if draw_seed is not None:
-                inout = prepared.reference.inout
-                leave_answers(bound.own, prepared.solution, inout=inout, seed=draw_seed(), folder=job.folder)
+            if channel is not None:
+                inout, seed = prepared.reference.inout, int(channel.ask(TIMED))
+                leave_answers(bound.own, prepared.solution, inout=inout, seed=seed, folder=job.folder)
         finally:
             session.close()
 
