@@ -18,12 +18,24 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-LOADED = ("torch", "torch.distributed", "numpy", "pydantic", "yaml", "click", "rich.console", "pytest")
+LOADED = (
+    "torch",
+    "torch.distributed",
+    "torch._dynamo",
+    "torch.export",
+    "numpy",
+    "pydantic",
+    "yaml",
+    "click",
+    "rich.console",
+    "pytest",
+)
 """Nothing of ours: a program loads it anew, from wherever its own path says."""
 
 LIMIT_S = 280.0
@@ -120,8 +132,22 @@ def run_forked(
     return subprocess.CompletedProcess(program.args, program.wait(), printed, complaints)
 
 
+def run_afresh(
+    module: str,
+    *arguments: str,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the same in a Python that is started for it."""
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, encoding="utf-8", check=False, timeout=LIMIT_S
+    )
+
+
 class _Server:
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST)
         self._line.settimeout(LIMIT_S)
@@ -135,13 +161,22 @@ class _Server:
         theirs.close()
 
     def fork(self, request: Mapping[str, Any], end: int) -> int:
-        socket.send_fds(self._line, [json.dumps(request).encode()], [end])
-        return int(self._line.recv(32))
+        with self._lock:
+            socket.send_fds(self._line, [json.dumps(request).encode()], [end])
+            return int(self._line.recv(32))
 
 
 @functools.cache
-def _server() -> _Server:
+def _started() -> _Server:
     return _Server()
+
+
+def _server() -> _Server:
+    with _STARTING:
+        return _started()
+
+
+_STARTING = threading.Lock()
 
 
 # --- in the process that is forked -------------------------------------------------------------------------

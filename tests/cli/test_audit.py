@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,23 +16,17 @@ from kernelmark.audit import Audit, AuditOptions
 from kernelmark.audit.result import Failure, Setting, conclude
 from kernelmark.cli.machine import audit
 from kernelmark.records import DeviceRecord, Environment
+from tests.forked import run_afresh, run_forked
 
 QUICK = ("--device", "cpu", "--repeat", "1", "--only", "host-warm", "--only", "torch-timer")
 
 
-def kernelmark(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kernelmark", "audit", *arguments],
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        timeout=240,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-    )
+def kernelmark(*arguments: str, start: Any = run_forked) -> subprocess.CompletedProcess[str]:
+    return start("kernelmark", "audit", *arguments)
 
 
 def test_a_real_reading_is_shown_and_written(tmp_path: Path) -> None:
-    done = kernelmark(*QUICK, "--out", str(tmp_path / "new"))
+    done = kernelmark(*QUICK, "--out", str(tmp_path / "new"), start=run_afresh)
     assert done.returncode == 0, done.stdout + done.stderr
     for word in (
         "add of 256 floats",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from kernelmark.cli.machine import calibrate
 from kernelmark.records import DeviceRecord
 from kernelmark.roofline import Calibration, Figure, Profile, Rate
 from kernelmark.roofline.profiles import read_profile
+from tests.forked import run_afresh, run_forked
 
 CPU = DeviceRecord(kind="cpu", name="Example CPU X1")
 PROFILE = Profile(
@@ -45,14 +45,7 @@ OUTCOME = Outcome(CPU, PROFILE, READINGS, path=Path("kept") / "here.yaml")
 
 
 def kernelmark(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kernelmark", *arguments],
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        timeout=120,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
-    )
+    return run_forked("kernelmark", *arguments, env={**os.environ, **environment})
 
 
 @pytest.fixture
@@ -112,7 +105,8 @@ def test_a_device_that_is_not_there_or_is_none_is_told(name: str, code: int) -> 
 
 
 def test_a_quick_look_at_this_cpu_measures_all_of_it_and_keeps_nothing(tmp_path: Path) -> None:
-    done = kernelmark("calibrate", "--device", "cpu", "--quick", "--json", XDG_CACHE_HOME=str(tmp_path))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = run_afresh("kernelmark", "calibrate", "--device", "cpu", "--quick", "--json", env=environment)
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert done.returncode == (1 if found["doubts"] else 0)

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_forked
+
 ROOT = Path(__file__).resolve().parents[2]
 
 REFERENCE = "def reference(x, out, **kwargs):\n    return x * 2\n"
@@ -77,17 +79,19 @@ class Done:
         return json.loads((self.folder / "out" / "benchmark.json").read_text())
 
 
-def kernel(
-    *arguments: str | Path, program: tuple[str, ...] = ("-m", "kernelmark", "kernel"), folder: Path
-) -> Done:
-    done = subprocess.run(
-        [sys.executable, *program, *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-    )
+def kernel(*arguments: str | Path, program: tuple[str, ...] = (), folder: Path) -> Done:
+    """Run the command; with ``program``, as what follows ``python`` in a process that is started afresh."""
+    if program:
+        done = subprocess.run(
+            [sys.executable, *program, *map(str, arguments)],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        )
+    else:
+        done = run_forked("kernelmark", "kernel", *map(str, arguments), cwd=folder)
     return Done(folder, done.returncode, done.stdout, done.stderr)
 
 
@@ -102,9 +106,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     def start(name: str) -> Done:
         folder = tmp_path_factory.mktemp(name)
         extra = ("--timeout=2",) if name == "hang" else ("--d", "3") if name == "right" else ()
-        script = (str(ROOT / "scripts" / "benchmark.py"),)
-        program = {"program": script} if name == "wrong" else {}
-        return kernel(*pair(folder, BODIES[name]), *OPTIONS, *extra, folder=folder, **program)
+        programs = {
+            "right": ("-m", "kernelmark", "kernel"),
+            "wrong": (str(ROOT / "scripts" / "benchmark.py"),),
+        }
+        arguments = (*pair(folder, BODIES[name]), *OPTIONS, *extra)
+        return kernel(*arguments, folder=folder, program=programs.get(name, ()))
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(BODIES, pool.map(start, BODIES), strict=True))
