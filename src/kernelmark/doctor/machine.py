@@ -71,9 +71,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.severity is not Severity.OK and not self.fix:
-            raise UsageError(
-                f"the finding {self.what!r} is a {self.severity} without a fix; say what mends it"
-            )
+            raise UsageError(f"{self.what!r} is a {self.severity} without a fix; say what mends it")
 
 
 def either(what: str, well: str | None, severity: Severity, found: str, fix: str) -> Finding:

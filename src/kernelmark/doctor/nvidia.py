@@ -29,18 +29,16 @@ def torch(machine: Machine) -> Iterator[Finding]:
 def _nvidia(machine: Machine, facts: TorchFacts) -> Iterator[Finding]:
     if not machine.has_nvidia:
         return
-    if facts.cuda is None:
-        found = f"this machine has an NVIDIA driver, and torch {facts.version} is built without CUDA"
-        fix = "install a torch with CUDA: pip install torch, without an index of CPU builds"
-        yield Finding("torch with CUDA", Severity.MISSING, found, fix)
-        return
     hidden = machine.environ.get("CUDA_VISIBLE_DEVICES")
     severity, found = Severity.MISSING, "this machine has an NVIDIA driver, and torch finds no device"
     fix = "see that nvidia-smi -L lists a device, and in a container that it was started with it"
-    if hidden is not None:
+    if facts.cuda is None:
+        found = f"this machine has an NVIDIA driver, and torch {facts.version} is built without CUDA"
+        fix = "install a torch with CUDA: pip install torch, without an index of CPU builds"
+    elif hidden is not None:
         severity, found = Severity.WARNING, f"{found}; CUDA_VISIBLE_DEVICES is {hidden!r}"
         fix = "unset CUDA_VISIBLE_DEVICES, or let it name a device that is there (nvidia-smi -L lists them)"
-    well = f"devices: {facts.devices}" if facts.devices else None
+    well = f"devices: {facts.devices}" if facts.devices and facts.cuda else None
     yield either("torch with CUDA", well, severity, found, fix)
 
 

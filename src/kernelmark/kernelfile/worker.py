@@ -15,18 +15,8 @@ from typing import Any
 
 import torch
 
+from kernelmark import harness
 from kernelmark.errors import CrashedError, KernelmarkError, UsageError, VerificationError
-from kernelmark.harness import (
-    Case,
-    Implementation,
-    Plan,
-    Session,
-    SessionOptions,
-    Unavailable,
-    make_plan,
-    run_plan,
-    use_session,
-)
 from kernelmark.harness.baselines import Compiled, compiled_by_inductor
 from kernelmark.harness.loading import forget_modules
 from kernelmark.isolation import READY, TIMED, Channel, describe
@@ -74,7 +64,7 @@ def compare(job: Job, tell: _Tell, channel: Channel | None = None) -> None:
     """
     request, device = job.request, device_of(job.request)
     timer = timer_for(request, device)
-    options = SessionOptions(
+    options = harness.SessionOptions(
         device=device,
         timer=timer,
         verify_only=request.interpreted,
@@ -83,8 +73,8 @@ def compare(job: Job, tell: _Tell, channel: Channel | None = None) -> None:
         out=job.folder,
         ceilings=False,
     )
-    session = Session(options)
-    with use_session(session):
+    session = harness.Session(options)
+    with harness.use_session(session):
         open_timer(timer, session.device)
         session.start()
         if channel is not None:
@@ -121,10 +111,10 @@ def timer_for(request: Request, device: str) -> str | None:
     return request.timer or ("device_events" if device.startswith("cuda") else None)
 
 
-def _run(bound: _Bound, session: Session, tell: _Tell) -> None:
+def _run(bound: _Bound, session: harness.Session, tell: _Tell) -> None:
     baselines, notes = bound.baselines, {SOLUTION: bound.notes}
     try:
-        run_plan(bound.plan, session)
+        harness.run_plan(bound.plan, session)
     except KernelmarkError as error:
         # the solution gave an answer, and it, or a baseline's, is wrong
         reason = _explain(bound, error) if type(error) is VerificationError else None
@@ -172,7 +162,7 @@ def _explain(bound: _Bound, error: VerificationError) -> Note | None:
 class _Bound:
     """A plan, the instance of the solution that is checked and timed, and what is noted on its row."""
 
-    plan: Plan
+    plan: harness.Plan
     own: Ready
     reset: Callable[[], None] | None
     notes: list[Note]
@@ -235,11 +225,21 @@ def _bind(request: Request, prepared: Prepared) -> _Bound:
         views[name] = shown_as(views[name], forms[name])
         if views[name].numel() < whole:
             notes.append(Note.of(NoteKind.PART, output=name, elements=views[name].numel(), buffer=whole))
-    workload = _workload(own, prepared)
+    pure = set(own.outputs) - set(reference.inout)
+    given = {
+        # what is updated in place starts from a copy that stays as it is
+        name: value.clone() if name in own.outputs else value
+        for name, value in own.kwargs.items()
+        if name not in pure
+    }
+    buffers = {name: torch.empty_like(own.kwargs[name]) for name in own.outputs if name in pure}
+    workload = _Workload(given, buffers, own.outputs, prepared)
     ours = _implementation(own, views, workload, broken, LANGUAGES[request.language].backend)
     baselines = _Baselines(workload, prepared)
-    case = Case(request.case_id, lambda: workload, params=dict(request.values), seed=request.seed)
-    plan = make_plan(case, (SOLUTION, ours), {name: baselines.make(name) for name in request.baselines})
+    case = harness.Case(request.case_id, lambda: workload, params=dict(request.values), seed=request.seed)
+    plan = harness.make_plan(
+        case, (SOLUTION, ours), {name: baselines.make(name) for name in request.baselines}
+    )
     return _Bound(plan, own, ours.reset, notes, baselines)
 
 
@@ -279,21 +279,9 @@ def _prewarm(own: Ready, calls: int) -> Exception | None:
     return None
 
 
-def _workload(own: Ready, prepared: Prepared) -> _Workload:
-    pure = set(own.outputs) - set(prepared.reference.inout)
-    inputs = {
-        # what is updated in place starts from a copy that stays as it is
-        name: value.clone() if name in own.outputs else value
-        for name, value in own.kwargs.items()
-        if name not in pure
-    }
-    buffers = {name: torch.empty_like(own.kwargs[name]) for name in own.outputs if name in pure}
-    return _Workload(inputs, buffers, own.outputs, prepared)
-
-
 def _implementation(
     own: Ready, views: dict[str, torch.Tensor], workload: _Workload, broken: Exception | None, backend: str
-) -> Implementation:
+) -> harness.Implementation:
     call, pristine = own.call, workload.inputs
 
     def run() -> dict[str, torch.Tensor]:
@@ -303,7 +291,7 @@ def _implementation(
     def fail() -> None:
         raise CrashedError(f"a prewarm call raised {type(broken).__name__}: {broken}") from broken
 
-    return Implementation(
+    return harness.Implementation(
         run=run if broken is None else fail,
         args=(),
         reset=_restoring({name: own.kwargs[name] for name in own.outputs if name in pristine}, pristine),
@@ -343,7 +331,7 @@ class _Baselines:
     errors: list[BaseException] = field(default_factory=list)
     """What baselines raised, and the solution did not."""
 
-    def make(self, name: Baseline) -> Implementation | Unavailable:
+    def make(self, name: Baseline) -> harness.Implementation | harness.Unavailable:
         function = self.prepared.reference.function
         if name is Baseline.EAGER:
             return self._implementation(function, "torch eager")
@@ -352,33 +340,33 @@ class _Baselines:
         found = compiled_by_inductor(
             function, lambda each: _call_once(self._implementation(each, "torch.compile"))
         )
-        if isinstance(found, Unavailable):
+        if isinstance(found, harness.Unavailable):
             return found
         self.compiled = found
         return self._implementation(found.function, "torch.compile")
 
-    def _flashinfer(self, function: Callable[..., Any]) -> Implementation | Unavailable:
+    def _flashinfer(self, function: Callable[..., Any]) -> harness.Implementation | harness.Unavailable:
         file, parameters = self.prepared.reference.path.name, inspect.signature(function).parameters
         open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
         if "baseline" not in parameters and not open_ended:
-            return Unavailable(f"{file}: reference() takes no baseline")
+            return harness.Unavailable(f"{file}: reference() takes no baseline")
         baseline = self._implementation(
             lambda **kwargs: function(**{**kwargs, "baseline": "flashinfer"}), "flashinfer"
         )
         try:
             _call_once(baseline)
         except ImportError as error:
-            return Unavailable(f"flashinfer cannot be imported: {error}")
+            return harness.Unavailable(f"flashinfer cannot be imported: {error}")
         except Exception:  # noqa: BLE001 - the check calls it again, and tells
             return baseline
         if "flashinfer" not in sys.modules:
-            return Unavailable(
+            return harness.Unavailable(
                 f'{file}: reference(baseline="flashinfer") did not import flashinfer, so it is another'
                 " implementation"
             )
         return baseline
 
-    def _implementation(self, function: Callable[..., Any], backend: str) -> Implementation:
+    def _implementation(self, function: Callable[..., Any], backend: str) -> harness.Implementation:
         workload, reference = self.workload, self.prepared.reference
         inputs = workload.inputs
         changing = {name: inputs[name].clone() for name in inputs if name in workload.outputs}
@@ -396,7 +384,7 @@ class _Baselines:
 
         # whether the reference fills its buffers, rather than return tensors of its own
         fills = reference.function(**copied(workload.kwargs)) is None
-        return Implementation(
+        return harness.Implementation(
             run=run,
             args=(),
             reset=_restoring(changing, inputs),
@@ -405,7 +393,7 @@ class _Baselines:
         )
 
 
-def _call_once(implementation: Implementation) -> None:
+def _call_once(implementation: harness.Implementation) -> None:
     if implementation.reset is not None:
         implementation.reset()
     implementation.run()
