@@ -3,10 +3,10 @@
     python scripts/run_tests.py
     python scripts/run_tests.py --check
 
-Without ``--check`` the compiler's tests, and those of commands that call it, are one half. With it nothing runs that
-compiles (``COMPILES`` in tests/conftest.py) or needs a GPU, and what starts many programs is one half. The output of
-that half is printed once the other has ended. The exit code is 0 only if both passed; each ends with pytest's own
-summary.
+Without ``--check`` the tests of the compiler, of commands that call it and of kernel files are one half. With it
+nothing runs that compiles (``COMPILES`` in tests/conftest.py) or needs a GPU, and what starts many programs is one
+half. The output of that half is printed once the other has ended. The exit code is 0 only if both passed; each ends
+with pytest's own summary.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ HALF = (
     "tests/cli/test_kernelbench.py",
     "tests/cli/test_tune.py",
     "tests/cli/test_watched.py",
+    "tests/unit/kernelfile",
 )
-"""What compiles models: on two cores about half of the time of all tests."""
+"""What compiles models, and kernel files: on two cores about half of the time of all tests."""
 
 CHECKED = (
     "tests/cli",
