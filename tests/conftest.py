@@ -77,13 +77,11 @@ COMPILES_NOTHING = (
 """Of these folders, what is computed without a compiler."""
 
 
-@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def mark_what_compiles(items: list[pytest.Item]) -> None:
-    """Mark the tests of COMPILES, before the command line picks by marker."""
-    for item in items:
-        below = item.nodeid.removeprefix("tests/")
-        if below.startswith(COMPILES) and not below.startswith(COMPILES_NOTHING):
-            item.add_marker("compiles")
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test of COMPILES, before the command line picks by marker."""
+    below = item.nodeid.removeprefix("tests/")
+    if below.startswith(COMPILES) and not below.startswith(COMPILES_NOTHING):
+        item.add_marker("compiles")
 
 
 @pytest.hookimpl(trylast=True)
