@@ -90,6 +90,13 @@ def test_a_product_that_a_card_refuses_is_not_measured_and_the_others_are(
     assert set(found.flops) == set(Rate) - {Rate.FLOAT8}
 
 
+def test_what_torch_keeps_for_its_own_use_is_shown_and_is_no_ceiling_of_a_gpu() -> None:
+    found = Ceilings({"read": 4e12}, {Rate.BFLOAT16: 7.9e14, Rate.INT8: 9.5e14}, 2 << 30)
+    profile = measured_profile(GPU, found, Telemetry(), Telemetry())
+    assert set(profile.flops) == {Rate.BFLOAT16}
+    assert found.measured()["short_int8_flops_per_s"] == 9.5e14
+
+
 def test_a_rate_that_is_kept_up_leaves_out_the_first_half() -> None:
     seconds = iter([9.0] * 10 + [0.5] * 10)
     assert subject._kept_up(lambda: None, lambda run: next(seconds), 20.0, 0.5) == pytest.approx(2 / 0.5)
