@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelmark.audit.result import Audit, Cell
+from kernelmark.audit.result import Audit
 from kernelmark.audit.work import budget_for
 from kernelmark.report import write_report
 from kernelmark.report.facts import device_text
@@ -59,7 +59,21 @@ def as_json(audit: Audit) -> dict[str, Any]:
             }
             for line in audit.lines
         ],
-        "readings": [_reading(each) for each in audit.cells if each.runs_ns or each.note],
+        "readings": [
+            {
+                "call": cell.call,
+                "instrument": cell.instrument,
+                "runs_ns": list(cell.runs_ns),
+                "median_ns": cell.median_ns,
+                "spread": cell.spread,
+                "bias": cell.bias,
+                "samples_of_a_run": cell.samples,
+                "cost_s": list(cell.costs_s),
+                "note": cell.note,
+            }
+            for cell in audit.cells
+            if cell.runs_ns or cell.note
+        ],
         "limits": [
             {"what": each.what, "at_most": each.most, "found": each.found, "kept": each.kept}
             for each in audit.limits
@@ -111,20 +125,6 @@ def summary(audit: Audit) -> str:
     return (
         f"Each instrument read each call {runs}; {against}; spread: (largest - smallest) / median of the runs"
     )
-
-
-def _reading(cell: Cell) -> dict[str, Any]:
-    return {
-        "call": cell.call,
-        "instrument": cell.instrument,
-        "runs_ns": list(cell.runs_ns),
-        "median_ns": cell.median_ns,
-        "spread": cell.spread,
-        "bias": cell.bias,
-        "samples_of_a_run": cell.samples,
-        "cost_s": list(cell.costs_s),
-        "note": cell.note,
-    }
 
 
 def _facts(audit: Audit) -> Iterator[str]:

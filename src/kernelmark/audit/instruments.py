@@ -132,29 +132,25 @@ class AuditCall:
     long: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    tiny: int
-    small: int
-    large: int
-    square: int
-    dtype: str
+_TINY, _SMALL = 256, 1 << 20
 
 
-_ACCELERATOR = _Sizes(tiny=256, small=1 << 20, large=1 << 26, square=4096, dtype="bfloat16")
-_CPU = _Sizes(tiny=256, small=1 << 20, large=1 << 23, square=512, dtype="float32")
-"""A few milliseconds at most on one thread."""
+def _sizes(kind: str) -> tuple[int, int, str]:
+    """Give elements of the large sum, rows of the square matrices, and their type."""
+    if kind in SYNCHRONOUS_KINDS:
+        return 1 << 23, 512, "float32"  # a few milliseconds at most on one thread
+    return 1 << 26, 4096, "bfloat16"
 
 
 def calls_for(kind: str) -> tuple[AuditCall, ...]:
     """Name the calls for a device of ``kind``, in the order in which they are read."""
-    sizes = _sizes(kind)
+    large, rows, dtype = _sizes(kind)
     return (
-        AuditCall(f"add of {sizes.tiny} floats", long=False),
-        AuditCall(f"add of {format_bytes(4 * sizes.small)}", long=False),
-        AuditCall(f"add of {format_bytes(4 * sizes.large)}", long=True),
-        AuditCall(f"matmul {sizes.square}³ {sizes.dtype}", long=True),
-        AuditCall(f"softmax {sizes.square}² {sizes.dtype}", long=True),
+        AuditCall(f"add of {_TINY} floats", long=False),
+        AuditCall(f"add of {format_bytes(4 * _SMALL)}", long=False),
+        AuditCall(f"add of {format_bytes(4 * large)}", long=True),
+        AuditCall(f"matmul {rows}³ {dtype}", long=True),
+        AuditCall(f"softmax {rows}² {dtype}", long=True),
     )
 
 
@@ -162,29 +158,22 @@ def build_calls(kind: str, torch_name: str) -> Mapping[str, Call]:
     """Make the calls on a device, each by its name."""
     import torch
 
-    sizes = _sizes(kind)
-    dtype = getattr(torch, sizes.dtype)
+    large, rows, dtype = _sizes(kind)
     generator = torch.Generator(device=torch_name).manual_seed(_SEED)
 
-    def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        return torch.randn(shape, dtype=dtype, device=torch_name, generator=generator)
+    def drawn(*shape: int, dtype: str = "float32") -> torch.Tensor:
+        return torch.randn(shape, dtype=getattr(torch, dtype), device=torch_name, generator=generator)
 
     def add(count: int) -> Call:
         given = drawn(count)
         out = torch.empty_like(given)
         return Call(lambda: torch.add(given, given, out=out))
 
-    square = drawn(sizes.square, sizes.square, dtype=dtype)
+    square = drawn(rows, rows, dtype=dtype)
     product, shares = torch.empty_like(square), torch.empty_like(square)
     made = (
-        add(sizes.tiny),
-        add(sizes.small),
-        add(sizes.large),
+        *map(add, (_TINY, _SMALL, large)),
         Call(lambda: torch.mm(square, square, out=product)),
         Call(lambda: torch.softmax(square, -1, out=shares)),
     )
     return dict(zip((call.name for call in calls_for(kind)), made, strict=True))
-
-
-def _sizes(kind: str) -> _Sizes:
-    return _CPU if kind in SYNCHRONOUS_KINDS else _ACCELERATOR

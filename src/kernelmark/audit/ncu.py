@@ -21,17 +21,7 @@ from kernelmark.errors import TimingError
 from kernelmark.probe import Probe, program
 from kernelmark.timing import Call
 
-__all__ = [
-    "LAUNCHES",
-    "METRIC",
-    "Sections",
-    "errors_in",
-    "find_ncu",
-    "launch_marked",
-    "ncu_command",
-    "ncu_version",
-    "parse_ncu",
-]
+__all__ = ["Sections", "errors_in", "find_ncu", "launch_marked", "ncu_command", "ncu_version", "parse_ncu"]
 
 METRIC = "gpu__time_duration.sum"
 LAUNCHES = 5
@@ -39,16 +29,8 @@ LAUNCHES = 5
 
 _MARKER = "spin_kernel"
 _WARM_UPS = 3
-_UNIT_NS = {
-    "ns": 1.0,
-    "nsecond": 1.0,
-    "us": 1e3,
-    "usecond": 1e3,
-    "ms": 1e6,
-    "msecond": 1e6,
-    "s": 1e9,
-    "second": 1e9,
-}
+_SCALE = {"n": 1.0, "u": 1e3, "m": 1e6, "": 1e9}
+_UNIT_NS = {f"{prefix}{unit}": ns for prefix, ns in _SCALE.items() for unit in ("s", "second")}
 _COLUMNS = ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 
 
@@ -115,7 +97,7 @@ def parse_ncu(text: str, sections: Sections) -> list[Reading]:
     Raises:
         TimingError: it is no such CSV, or its rows are not what was launched.
     """
-    found = list(_split(_rows(text)))
+    found = _split(_rows(text))
     wanted = [(run, name) for run in range(sections.runs) for name in sections.calls]
     if len(found) != len(wanted):
         raise TimingError(
@@ -130,10 +112,7 @@ def parse_ncu(text: str, sections: Sections) -> list[Reading]:
 
 def errors_in(text: str) -> str:
     """Give what ncu itself says went wrong, in one line; blank if it says nothing."""
-    lines = [
-        line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")
-    ]
-    return "; ".join(dict.fromkeys(lines))
+    return "; ".join(dict.fromkeys(map(str.strip, re.findall(r"^==ERROR==(.*)", text, re.MULTILINE))))
 
 
 def _of_one_launch(times: Sequence[float], name: str, launches: int) -> float:
@@ -145,19 +124,16 @@ def _of_one_launch(times: Sequence[float], name: str, launches: int) -> float:
     return median(sum(times[start : start + each]) for start in range(0, len(times), each))
 
 
-def _split(rows: Iterator[tuple[str, float]]) -> Iterator[list[float]]:
-    section: list[float] | None = None
+def _split(rows: Iterator[tuple[str, float]]) -> list[list[float]]:
+    sections: list[list[float]] = []
     for kernel, ns in rows:
         if _MARKER in kernel:
-            if section is not None:
-                yield section
-            section = []
-        elif section is None:
+            sections.append([])
+        elif not sections:
             raise TimingError(f"ncu shows the kernel {kernel} before the first marker; it belongs to no call")
         else:
-            section.append(ns)
-    if section is not None:
-        yield section
+            sections[-1].append(ns)
+    return sections
 
 
 def _rows(text: str) -> Iterator[tuple[str, float]]:

@@ -30,26 +30,21 @@ def run_nvbench(calls: Mapping[str, Call], *, runs: int, device: int, out: Path)
     """
     import torch
 
-    bench = _module()
-    for (
-        call
-    ) in calls.values():  # what is loaded lazily would wait for the device, which a blocking kernel holds
-        call.run(*call.args)
+    try:
+        bench: Any = require_module("cuda.bench")
+        bench.run_all_benchmarks  # noqa: B018 - loads the part that is built for one CUDA version
+    except ImportError as error:
+        raise UnavailableError(f"cuda-bench cannot be loaded: {error}") from error
+    for call in calls.values():
+        call.run(*call.args)  # what is loaded lazily would wait for the device, which a blocking kernel holds
     torch.cuda.synchronize()
     for name, call in calls.items():
         for run in range(-1, runs):  # the first follows another call, and is not kept
             measured = _measured(call, device)
             measured.__name__ = f"run_{run + 1}_call_{list(calls).index(name)}"
             bench.register(measured).set_name(_label(run, name))
-    options = {
-        "--devices": device,
-        "--timeout": TIMEOUT_S,
-        "--min-samples": MIN_SAMPLES,
-        "--json": out,
-    }
-    bench.run_all_benchmarks(
-        ["audit", "--quiet", *(str(word) for option in options.items() for word in option)]
-    )
+    options = ("--devices", device, "--timeout", TIMEOUT_S, "--min-samples", MIN_SAMPLES, "--json", out)
+    bench.run_all_benchmarks(["audit", "--quiet", *map(str, options)])
 
 
 def parse_nvbench(text: str, calls: tuple[str, ...], *, runs: int) -> list[Said]:
@@ -76,22 +71,14 @@ def _read(states: Any, run: int, name: str) -> Said:
         raise TimingError(
             f"NVBench gives no {_MEDIAN} for run {run} of {name}; install cuda-bench 0.3 or newer"
         )
-    samples, wall = values.get(_SAMPLES), values.get(_WALL)
-    return Reading(
-        "nvbench",
-        name,
-        run,
-        float(values[_MEDIAN]) * NS_PER_S,
-        None if samples is None else int(samples),
-        None if wall is None else float(wall),
-    )
+    samples = None if values.get(_SAMPLES) is None else int(values[_SAMPLES])
+    wall = None if values.get(_WALL) is None else float(values[_WALL])
+    return Reading("nvbench", name, run, float(values[_MEDIAN]) * NS_PER_S, samples, wall)
 
 
 def _value(summary: Mapping[str, Any]) -> Any:
     """Give the value of a summary, which NVBench writes as text; ``None`` where it is of another kind."""
-    return next(
-        (each.get("value") for each in summary.get("data") or () if each.get("name") == "value"), None
-    )
+    return {each.get("name"): each.get("value") for each in summary.get("data") or ()}.get("value")
 
 
 def _measured(call: Call, device: int) -> Callable[[Any], None]:
@@ -110,12 +97,3 @@ def _measured(call: Call, device: int) -> Callable[[Any], None]:
 
 def _label(run: int, name: str) -> str:
     return f"run {run}: {name}"
-
-
-def _module() -> Any:
-    try:
-        module = require_module("cuda.bench")
-        module.run_all_benchmarks  # noqa: B018 - loads the part that is built for one CUDA version
-    except ImportError as error:
-        raise UnavailableError(f"cuda-bench cannot be loaded: {error}") from error
-    return module

@@ -14,22 +14,7 @@ from kernelmark.audit.instruments import AuditCall, Instrument
 from kernelmark.records import Cache, DeviceRecord, Environment
 from kernelmark.units import format_percent, significant
 
-__all__ = [
-    "BIAS_LIMIT",
-    "COST_LIMIT_S",
-    "LONG_SPREAD_LIMIT",
-    "SHORT_SPREAD_LIMIT",
-    "Audit",
-    "Cell",
-    "Failure",
-    "Limit",
-    "Line",
-    "Reading",
-    "Said",
-    "Setting",
-    "conclude",
-    "spread",
-]
+__all__ = ["Audit", "Cell", "Failure", "Limit", "Line", "Reading", "Said", "Setting", "conclude", "spread"]
 
 BIAS_LIMIT = 0.015
 LONG_SPREAD_LIMIT = 0.005
@@ -84,6 +69,11 @@ class Setting:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the instruments that are not kernelmark's."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The calls' names."""
+        return tuple(call.name for call in self.calls)
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -127,11 +117,6 @@ class Line:
     """Of the call that took it longest."""
     note: str = ""
     """What ended its reading before its time."""
-
-    @property
-    def has_read(self) -> bool:
-        """Whether there is at least one reading."""
-        return self.status == "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +170,7 @@ def conclude(setting: Setting, said: Sequence[Said]) -> Audit:
         for each in setting.instruments
     }
     lines = tuple(_line(each, cells, said, setting) for each in setting.instruments)
-    reading = {line.instrument.name: line.instrument.cache for line in lines if line.has_read}
+    reading = {line.instrument.name: line.instrument.cache for line in lines if line.status == "read"}
     reference = next((name for name in setting.references if name in reading), None)
     if reference is not None:
         cells = {key: _biased(cell, cells, reference, reading) for key, cell in cells.items()}
@@ -251,9 +236,9 @@ def _unread(audit: Audit) -> Iterator[str]:
             yield f"{name} gave {line.status}"
         if line.note:
             yield f"{name} did not read to the end: {line.note}"
-    having = {line.instrument.name for line in audit.lines if line.has_read}
+    having_read = {line.instrument.name for line in audit.lines if line.status == "read"}
     for cell in audit.cells:
-        if cell.note and cell.instrument in having:
+        if cell.note and cell.instrument in having_read:
             yield f"{cell.instrument} on {cell.call}: {cell.note}"
 
 

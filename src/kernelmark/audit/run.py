@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,15 +22,7 @@ from kernelmark.audit.work import Request
 from kernelmark.device import Device
 from kernelmark.errors import RecordError, TimingError, UsageError
 from kernelmark.harness.provenance import environment, now
-from kernelmark.isolation import (
-    Ended,
-    Limits,
-    Worker,
-    errors_beside,
-    importing_the_same,
-    run_command,
-    typed,
-)
+from kernelmark.isolation import Ended, Limits, Worker, errors_beside, importing_the_same, run_command, typed
 from kernelmark.text import suggestion
 
 __all__ = ["AuditOptions", "audit"]
@@ -63,14 +55,6 @@ class AuditOptions:
             raise UsageError(f"runs={self.runs!r} (--repeat): give a whole number of at least 1")
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """One process and what it is to read."""
-
-    instruments: tuple[str, ...]
-    place: Place
-
-
 def audit(
     device: Device,
     options: AuditOptions | None = None,
@@ -91,12 +75,15 @@ def audit(
     options = options or AuditOptions()
     setting = _setting(device, options)
     if options.keep is not None:
-        _make(options.keep)
+        with _writing(options.keep):
+            options.keep.mkdir(parents=True, exist_ok=True)
     said: list[Said] = []
-    for job in _jobs(setting.instruments):
-        told(", ".join(job.instruments))
+    apart = [(each,) for each in setting.instruments if each.place is not Place.SHARED]
+    shared = tuple(each for each in setting.instruments if each.place is Place.SHARED)
+    for group in filter(None, (shared, *apart)):
+        told(", ".join(each.name for each in group))
         with tempfile.TemporaryDirectory(prefix="kernelmark-audit-") as folder:
-            said += _run(job, Path(folder), device, setting, options.keep)
+            said += _run(group, Path(folder), device, setting, options.keep)
     return conclude(setting, said)
 
 
@@ -137,32 +124,28 @@ def _versions(places: set[Place]) -> dict[str, str]:
     return found
 
 
-def _jobs(instruments: Sequence[Instrument]) -> Iterator[_Job]:
-    shared = tuple(each.name for each in instruments if each.place is Place.SHARED)
-    if shared:
-        yield _Job(shared, Place.SHARED)
-    yield from (_Job((each.name,), each.place) for each in instruments if each.place is not Place.SHARED)
-
-
-def _run(job: _Job, folder: Path, device: Device, setting: Setting, keep: Path | None) -> list[Said]:
-    log, limits = folder / "output.txt", Limits(_LIMIT_S)
-    if job.place is Place.NCU:
-        return _run_ncu(job, log, device, setting, keep)
-    written = folder / "nvbench.json" if job.place is Place.NVBENCH else None
-    request = Request(device.torch_name, setting.device.kind, job.instruments, setting.runs, written)
-    with Worker(_TARGET, limits, environment=importing_the_same()) as worker:
+def _run(
+    group: Sequence[Instrument], folder: Path, device: Device, setting: Setting, keep: Path | None
+) -> list[Said]:
+    """Read with the instruments of one process."""
+    log, names, place = folder / "output.txt", tuple(each.name for each in group), group[0].place
+    if place is Place.NCU:
+        return _run_ncu(log, device, setting, keep)
+    written = folder / "nvbench.json" if place is Place.NVBENCH else None
+    request = Request(device.torch_name, setting.device.kind, names, setting.runs, written)
+    with Worker(_TARGET, Limits(_LIMIT_S), environment=importing_the_same()) as worker:
         ended = worker.call(request, log=log)
     said: list[Said] = [typed(Said, each) for each in ended.told]
     if written is not None and written.exists():
         _keep(written, keep)
         try:
-            said += parse_nvbench(written.read_text(encoding="utf-8"), _names(setting), runs=setting.runs)
+            said += parse_nvbench(written.read_text(encoding="utf-8"), setting.names, runs=setting.runs)
         except TimingError as error:
             said.append(Failure("nvbench", str(error)))
-    return said + _lost(job, ended, said, log, keep)
+    return said + _lost(names, ended, said, log, keep)
 
 
-def _run_ncu(job: _Job, log: Path, device: Device, setting: Setting, keep: Path | None) -> list[Said]:
+def _run_ncu(log: Path, device: Device, setting: Setting, keep: Path | None) -> list[Said]:
     found = find_ncu()
     if not found:
         return [Failure("ncu", found.detail, unavailable=True)]
@@ -177,44 +160,37 @@ def _run_ncu(job: _Job, log: Path, device: Device, setting: Setting, keep: Path 
     if ended.death and refused:  # such as the permission to read counters, or a driver without them
         return [Failure("ncu", refused, unavailable=True)]
     if ended.death:
-        return _lost(job, ended, [], log, keep)
+        return _lost(("ncu",), ended, [], log, keep)
     try:
-        return list(parse_ncu(text, Sections(_names(setting), setting.runs)))
+        return list(parse_ncu(text, Sections(setting.names, setting.runs)))
     except TimingError as error:
         return [Failure("ncu", str(error))]
 
 
-def _lost(job: _Job, ended: Ended[None], said: Sequence[Said], log: Path, keep: Path | None) -> list[Said]:
+def _lost(
+    names: Sequence[str], ended: Ended[None], said: Sequence[Said], log: Path, keep: Path | None
+) -> list[Said]:
     """Say of every instrument of a process that came to no good end why it said no more."""
     if not ended.message:
         return []
-    name = "-".join(job.instruments)
-    _keep(log, keep, name=f"{name}.txt")
-    _keep(errors_beside(log), keep, name=f"{name}.err")
+    _keep(log, keep, name=f"{'-'.join(names)}.txt")
+    _keep(errors_beside(log), keep, name=f"{'-'.join(names)}.err")
     reason = ended.message
     if ended.death is not None:
         reason += f"; its last line: {ended.last_words or 'it wrote nothing'}"
     gone = {each.instrument for each in said if isinstance(each, Failure) and each.call is None}
-    return [Failure(name, reason) for name in job.instruments if name not in gone]
-
-
-def _names(setting: Setting) -> tuple[str, ...]:
-    return tuple(call.name for call in setting.calls)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(
-            f"cannot make the folder {folder}: {error.strerror}; choose another place"
-        ) from error
+    return [Failure(name, reason) for name in names if name not in gone]
 
 
 def _keep(file: Path, folder: Path | None, *, name: str | None = None) -> None:
-    if folder is None:
-        return
+    if folder is not None:
+        with _writing(folder):
+            shutil.copyfile(file, folder / (name or file.name))
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        shutil.copyfile(file, folder / (name or file.name))
+        yield
     except OSError as error:
         raise RecordError(f"cannot write into {folder}: {error.strerror}; choose another place") from error
