@@ -23,7 +23,7 @@ MOST_LINES = 38_300
 LARGEST = {
     "__main__": 10,
     "audit": 1_215,
-    "calibration": 800,
+    "calibration": 803,
     "cli": 2_010,
     "device": 1_700,
     "doctor": 690,
