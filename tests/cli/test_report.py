@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from kernelmark.records import RECORDS_FILE, read_run
 from kernelmark.report import Format, render
 
 RUN = Path(__file__).resolve().parents[1] / "data" / "run_v1"
+SUITE = RUN.parent / "suite_v1"
 
 
 def report(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -207,6 +209,17 @@ def test_two_runs_are_compared_for_people_only(form: Format):
 
 
 def test_a_suite_is_compared_with_a_suite_only():
-    done = report(RUN, "--against", RUN.parent / "suite_v1")
+    done = report(RUN, "--against", SUITE)
     assert done.returncode == 2
     assert "is a run of a suite" in done.stderr
+
+
+def test_a_suite_against_an_older_run_of_it_ends_with_1_where_a_kernel_is_worse(tmp_path: Path):
+    worse = shutil.copytree(SUITE, tmp_path / "worse")
+    outcomes = worse / "outcomes.jsonl"
+    outcomes.write_text(outcomes.read_text().replace('"verified"', '"wrong"', 1))
+    done = report(worse, "--against", SUITE)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "No kernel's status changed." not in done.stdout
+    assert report(SUITE, "--against", worse).returncode == 0  # and the other way round it is better
+    assert report(SUITE, "--against", SUITE).returncode == 0

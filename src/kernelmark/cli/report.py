@@ -85,4 +85,4 @@ def _of_suite(
         click.echo("warning: the run did not come to its end, so kernels may be missing", err=True)
     if against is None:
         return render_suite(stored, chosen), False
-    return render_against(stored, read_suite_run(against), chosen, ignore=ignored), False
+    return render_against(stored, read_suite_run(against), chosen, ignore=ignored)

@@ -1,8 +1,7 @@
 """The documents of a suite's run: its page, the same as JSON and CSV, and the page of two runs beside each other.
 
-They arrange figures and records; figures come from :mod:`kernelmark.kernelbench.figures`. Times of two runs are not
-compared, since the machine may have been another: each kernel's ratio to a baseline is, which was measured beside
-it. A change is one where the two intervals have nothing in common.
+They arrange figures and records; figures come from :mod:`kernelmark.kernelbench.figures`. What of two runs
+is compared, and when a ratio has changed, is as for any two runs (:mod:`kernelmark.stats.changes`).
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from kernelmark.errors import UsageError
 from kernelmark.kernelbench.figures import Group, Line, SuiteFigures, figures_of
 from kernelmark.kernelbench.results import HEADER, SuiteRun, read_suite_run
 from kernelmark.kernelbench.statuses import Status
 from kernelmark.records import Ratio, StoredRun, Unlike, refuse_unlike
 from kernelmark.report import Format, pages, write_report
+from kernelmark.report.against import page_of_two, ratio_section, refuse_format
 from kernelmark.report.columns import Align, Value
 from kernelmark.report.facts import run_facts
 from kernelmark.report.formats import csv_table
@@ -28,6 +27,7 @@ from kernelmark.report.pages import Items, Page, Section, Table
 from kernelmark.report.plain import shortened
 from kernelmark.report.remarks import remarks
 from kernelmark.stats import MeanRatio, mean_ratio
+from kernelmark.stats.changes import RatioChange, changes, worse
 from kernelmark.text import counted
 from kernelmark.units import format_bytes, format_ratio, format_time, significant
 
@@ -78,17 +78,32 @@ def render_against(
     format: Format,  # noqa: A002 - as above
     *,
     ignore: Iterable[str] = (),
-) -> str:
-    """Write what is not in ``run`` as it was in ``other``, as Markdown or for a console.
+) -> tuple[str, bool]:
+    """Write what is not in ``run`` as it was in ``other``, as Markdown or for a console; and whether it is worse.
 
     Raises:
         UsageError: another format is asked for, or ``ignore`` names what no run holds.
         RecordError: the runs' figures mean different things, and not only in what ``ignore`` names.
     """
-    if format in (Format.JSON, Format.CSV):
-        raise UsageError(f"--against with --format {format}: two runs are compared as console or markdown")
+    refuse_format(format)
     _refuse_unlike(other, run, tuple(ignore))
-    return _written(_against_page(run, other), format)
+    after, before = figures_of(run), figures_of(other)
+    old, new = (
+        {(None, line.kernel, name): row for line in each.lines for name, row in line.rows.items()}
+        for each in (before, after)
+    )
+    ratios = [each for each in changes(old, new).ratios if each.baseline in after.baselines]
+    statuses = tuple(_statuses_of_two(before, after))
+    counts = (f"Before: {_statuses(before.groups[0])}.", f"After: {_statuses(after.groups[0])}.")
+    table = Table(("kernel", "before", "after", "", "why"), statuses)
+    of_each = ([each for each in ratios if each.baseline == name] for name in after.baselines)
+    sections = (
+        Section("Statuses", (*counts, table if statuses else "No kernel's status changed.")),
+        *(ratio_section(each, *_over(each), one="kernel") for each in of_each if each),
+    )
+    is_worse = any(row[3] == "worse" for row in statuses) or any(each.verdict == "slower" for each in ratios)
+    began = (other.header.run, other.header.started)
+    return page_of_two(run.header.run, began, _unlike(run, other), sections, format), is_worse
 
 
 def write_suite_reports(out: Path) -> tuple[Path, ...]:
@@ -359,79 +374,32 @@ def _refuse_unlike(before: SuiteRun, after: SuiteRun, ignore: Sequence[str]) -> 
             refuse_unlike(*pair, times=False, ignore=of_records)
 
 
-def _against_page(run: SuiteRun, other: SuiteRun) -> Page:
-    after, before = figures_of(run), figures_of(other)
-    earlier, later = ({line.kernel: line for line in each.lines} for each in (before, after))
-    pairs = {name: (earlier.get(name), later.get(name)) for name in dict.fromkeys([*later, *earlier])}
-    counts = (f"Before: {_statuses(before.groups[0])}.", f"After: {_statuses(after.groups[0])}.")
-    changed = tuple(_changed(pairs))
-    table = Table(("kernel", "before", "after", "", "why"), changed)
-    sections = (
-        Section("", (f"{other.header.run} ({other.header.started}) is before, {run.header.run} after.",)),
-        *_unlike(run, other),
-        Section("Statuses", (*counts, table if changed else "No kernel's status changed.")),
-        *(section for name in after.baselines for section in _ratios(name, pairs)),
-    )
-    return Page(f"{run.header.run} against {other.header.run}", sections)
-
-
-def _unlike(run: SuiteRun, other: SuiteRun) -> Iterator[Section]:
+def _unlike(run: SuiteRun, other: SuiteRun) -> tuple[str, ...]:
     after, before = _facts(run), _facts(other)
     asked = {"Element type": (other.header.dtype, run.header.dtype)}
     pairs = asked | {label: (before.get(label), after.get(label)) for label in _THE_SAME}
-    told = tuple(
+    return tuple(
         f"{label}: {old or 'nothing'} before, {new or 'nothing'} after"
         for label, (old, new) in pairs.items()
         if old != new
     )
-    if told:
-        yield Section("What is not the same in these runs", (Items(told),))
 
 
-_Pairs = Mapping[str, tuple[Line | None, Line | None]]
-"""Every kernel of either run, in both; in the order of the later one."""
-
-
-def _changed(pairs: _Pairs) -> Iterator[tuple[str, ...]]:
-    for kernel, (before, after) in pairs.items():
-        old, new = (each.outcome.status if each else None for each in (before, after))
+def _statuses_of_two(before: SuiteFigures, after: SuiteFigures) -> Iterator[tuple[str, ...]]:
+    """Give a row for each kernel whose status is another, in the order of the later run."""
+    earlier, later = ({line.kernel: line.outcome for line in each.lines} for each in (before, after))
+    for kernel in dict.fromkeys([*later, *earlier]):
+        was, now = earlier.get(kernel), later.get(kernel)
+        old, new = (each.status if each else None for each in (was, now))
         if old is not new:
-            better = ""
-            if old is not None and new is not None:
-                better = "worse" if new.rank > old.rank else "better"
-            why = after.outcome.message if after and new is not Status.VERIFIED else ""
-            yield kernel, old or "not run", new or "not run", better, why
+            better = "" if old is None else "better"  # one not run before is neither
+            change = "worse" if worse(old, new) else better
+            why = now.message if now and new is not Status.VERIFIED else ""
+            yield kernel, old or "not run", new or "not run", change, why
 
 
-def _ratios(baseline: str, pairs: _Pairs) -> Iterator[Section]:
-    found = {
-        kernel: tuple(line.ratio(baseline) if line else None for line in pair)
-        for kernel, pair in pairs.items()
-    }
-    cells = tuple(
-        (kernel, _ratio(before), _ratio(after), _change(before, after))
-        for kernel, (before, after) in found.items()
-        if before or after
-    )
-    if not cells:
-        return
-    common = [(before, after) for before, after in found.values() if before and after]
-    means = [_mean(mean_ratio(each)) for each in zip(*common, strict=True)]
-    over = [f"Over the kernels that have one in both: {' before, '.join(means)} after."] if means else []
-    changes = [cell[-1] for cell in cells]
-    said = (
-        f"{changes.count('faster')} faster and {changes.count('slower')} slower beside {baseline} than"
-        " before, where the intervals do not overlap; each interval is of one process, so another one may move it"
-    )
-    table = Table(("kernel", "before", "after", "change"), cells)
-    yield Section(f"Ratio to {baseline}", (*over, said, table))
-
-
-def _change(before: Ratio | None, after: Ratio | None) -> str:
-    """Say whether a ratio changed: only where both intervals are there and do not overlap."""
-    if before and after and before.low and before.high and after.low and after.high:
-        if after.low > before.high:
-            return "faster"
-        if after.high < before.low:
-            return "slower"
-    return ""
+def _over(found: Sequence[RatioChange]) -> Iterator[str]:
+    common = [(each.before, each.after) for each in found if each.before and each.after]
+    if common:
+        before, after = (_mean(mean_ratio(each)) for each in zip(*common, strict=True))
+        yield f"Over the kernels that have one in both: {before} before, {after} after."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kernelmark.errors import UsageError
-from kernelmark.records import Difference, Ratio, StoredRun, refuse_unlike
+from kernelmark.records import Ratio, StoredRun, refuse_unlike
 from kernelmark.report import pages
 from kernelmark.report.formats import Format
 from kernelmark.report.pages import Items, Page, Section, Table
@@ -13,7 +13,7 @@ from kernelmark.stats.changes import Changes, RatioChange, changes
 from kernelmark.text import counted
 from kernelmark.units import format_ratio
 
-__all__ = ["render_against"]
+__all__ = ["page_of_two", "ratio_section", "refuse_format", "render_against"]
 
 _DOUBT = (
     "A ratio was measured beside its baseline, so it is compared, and times are not. Each interval is of one process,"
@@ -35,22 +35,41 @@ def render_against(
         UsageError: another format is asked for, or ``ignore`` names what no run holds.
         RecordError: the runs' ratios mean different things, and not only in what ``ignore`` names.
     """
+    refuse_format(format)
+    told = refuse_unlike(other.header, run.header, times=False, ignore=ignore)
+    old, new = ({(row.op, row.case, row.implementation): row for row in each.rows} for each in (other, run))
+    found = changes(old, new)
+    unlike = [f"{each.key}: {each.before} before, {each.after} after" for each in told]
+    before = (other.header.run, other.header.started)
+    return page_of_two(run.header.run, before, unlike, _sections(found), format), found.worse
+
+
+def refuse_format(format: Format) -> None:  # noqa: A002 - as above
+    """Refuse a format for programs.
+
+    Raises:
+        UsageError: it is one.
+    """
     if format in (Format.JSON, Format.CSV):
         raise UsageError(f"--against with --format {format}: two runs are compared as console or markdown")
-    told = refuse_unlike(other.header, run.header, times=False, ignore=ignore)
-    found = changes(other.rows, run.rows)
-    page = Page(f"{run.header.run} against {other.header.run}", tuple(_sections(run, other, told, found)))
-    return (pages.page_markdown if format is Format.MARKDOWN else pages.page_text)(page), found.worse
 
 
-def _sections(
-    run: StoredRun, other: StoredRun, told: Iterable[Difference], found: Changes
-) -> Iterator[Section]:
-    first = f"{other.header.run} ({other.header.started}) is before, {run.header.run} after."
-    yield Section("", (first, _DOUBT))
-    if told := tuple(told):
-        unlike = tuple(f"{each.key}: {each.before} before, {each.after} after" for each in told)
-        yield Section("What is not the same in these runs", (Items(unlike),))
+def page_of_two(
+    after: str,
+    before: tuple[str, str],
+    unlike: Sequence[str],
+    sections: Iterable[Section],
+    format: Format,  # noqa: A002 - as above
+) -> str:
+    """Write a page of two runs: the later's name, the earlier's with its time, and how they differ come first."""
+    name, started = before
+    opening = f"{name} ({started}) is before, {after} after."
+    differing = [Section("What is not the same in these runs", (Items(tuple(unlike)),))] if unlike else []
+    page = Page(f"{after} against {name}", (Section("", (opening, _DOUBT)), *differing, *sections))
+    return pages.page_markdown(page) if format is Format.MARKDOWN else pages.page_text(page)
+
+
+def _sections(found: Changes) -> Iterator[Section]:
     cells = tuple(
         (
             each.case,
@@ -64,13 +83,15 @@ def _sections(
     headings = ("case", "implementation", "before", "after", "")
     yield Section("Checks", (Table(headings, cells) if cells else "No row's check changed.",))
     for name in dict.fromkeys(each.baseline for each in found.ratios):
-        yield _ratios(name, [each for each in found.ratios if each.baseline == name])
+        yield ratio_section([each for each in found.ratios if each.baseline == name])
 
 
-def _ratios(baseline: str, found: list[RatioChange]) -> Section:
+def ratio_section(found: Sequence[RatioChange], *more: str, one: str = "case") -> Section:
+    """Lay out the ratios to one baseline, one at least, with what ``more`` there is to say of them."""
+    baseline = found[0].baseline
     verdicts = [each.verdict for each in found]
     said = (
-        f"Of {counted(len(found), 'case')} ours is faster beside {baseline} than before in"
+        f"Of {counted(len(found), one)} ours is faster beside {baseline} than before in"
         f" {verdicts.count('faster')} and slower in {verdicts.count('slower')}, where the intervals do not overlap;"
         f" in {verdicts.count('moved')} more {baseline} itself takes another time, which decides nothing."
     )
@@ -78,10 +99,8 @@ def _ratios(baseline: str, found: list[RatioChange]) -> Section:
         (each.case, *(_ratio(ratio) for ratio in (each.before, each.after)), _own(each), each.verdict)
         for each in found
     )
-    return Section(
-        f"Ratio to {baseline}",
-        (said, Table(("case", "before", "after", f"{baseline}'s own time", "change"), cells)),
-    )
+    headings = (one, "before", "after", f"{baseline}'s own time", "change")
+    return Section(f"Ratio to {baseline}", (*more, said, Table(headings, cells)))
 
 
 def _ratio(ratio: Ratio | None) -> str:

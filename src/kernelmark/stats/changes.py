@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
+from typing import Literal, TypeVar
 
 from kernelmark.records import Check, Ratio, Role, Row
 
-__all__ = ["Changes", "CheckChange", "RatioChange", "changes", "direction"]
+__all__ = ["Changes", "CheckChange", "RatioChange", "changes", "direction", "worse"]
 
 STILL = 0.1
 """A baseline that itself takes a tenth more or less time says that more than ours has changed: a ratio beside it
 is then told, and decides nothing."""
 
-_TRUST = list(Check)
+_Word = TypeVar("_Word", bound=StrEnum)
+_Key = TypeVar("_Key", bound=tuple[str | None, str, str])
+"""Op, case and implementation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,7 @@ class CheckChange:
     @property
     def worse(self) -> bool:
         """Whether less is known of its answers than before."""
-        if self.before is None or self.after is None:
-            return self.after is None
-        return _TRUST.index(self.after) > _TRUST.index(self.before)
+        return worse(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,12 @@ class Changes:
         )
 
 
-def changes(before: Iterable[Row], after: Iterable[Row]) -> Changes:
-    """Compare the rows of two runs, in the order of the later one; rows pair by op, case and implementation."""
-    old, new = ({(row.op, row.case, row.implementation): row for row in rows} for rows in (before, after))
-    pairs = {key: (old.get(key), new.get(key)) for key in dict.fromkeys([*new, *old])}
+def changes(before: Mapping[_Key, Row], after: Mapping[_Key, Row]) -> Changes:
+    """Compare the rows of two runs, in the order of the later one."""
     checks, ratios = [], []
-    for (_, case, name), (first, second) in pairs.items():
+    for key in dict.fromkeys([*after, *before]):
+        _, case, name = key
+        first, second = before.get(key), after.get(key)
         was, now = (row.check if row else None for row in (first, second))
         if was is not now:
             checks.append(CheckChange(case, name, was, now))
@@ -79,6 +80,14 @@ def changes(before: Iterable[Row], after: Iterable[Row]) -> Changes:
             earlier, later = (row.ratio if row else None for row in (first, second))
             ratios.append(RatioChange(case, name, earlier, later, _moved(first, second)))
     return Changes(tuple(checks), tuple(ratios))
+
+
+def worse(before: _Word | None, after: _Word | None) -> bool:
+    """Say whether ``after`` stands later in its enumeration, whose first is the best, or is gone."""
+    if before is None or after is None:
+        return after is None
+    order = list(type(after))
+    return order.index(after) > order.index(before)
 
 
 def direction(before: Ratio | None, after: Ratio | None) -> Literal["faster", "slower", ""]:

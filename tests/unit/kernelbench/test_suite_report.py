@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -178,36 +179,63 @@ def test_against_another_run_statuses_and_ratios_that_surely_changed_are_flagged
     run: SuiteRun, make_suite_run: Make
 ) -> None:
     later = {
-        "level1/1_a.py": Kernel(ratios={"eager": ratio(2.2, 2.3, 2.4)}),
-        "level1/2_b.py": Kernel(ratios={"eager": ratio(0.85, 0.95, 1.05)}),
-        "level1/3_c.py": Kernel("scan", ratios={"eager": ratio(0.2, 0.25, 0.3)}),
+        # ours takes another time, and eager the 2000, 2000000 and 500 ns of before
+        "level1/1_a.py": Kernel(ours_ns=2000 / 2.3, ratios={"eager": ratio(2.2, 2.3, 2.4)}),
+        "level1/2_b.py": Kernel(ours_ns=2e6 / 0.95, ratios={"eager": ratio(0.85, 0.95, 1.05)}),
+        "level1/3_c.py": Kernel("scan", ours_ns=500 / 0.25, ratios={"eager": ratio(0.2, 0.25, 0.3)}),
         "level1/4_d.py": Kernel("scan", ratios={"eager": EVEN}),
         "level1/5_e.py": Kernel("scan", Status.CRASH, "signal 11", None),
         "level1/7_g.py": Kernel(),
     }
     other = make_suite_run(later, name="later", jobs=2)
-    page = render_against(other, run, Format.MARKDOWN)
+    page, is_worse = render_against(other, run, Format.MARKDOWN)
+    assert is_worse
     statuses = page.split("## Statuses")[1].split("\n## ")[0]
     assert "| level1/4_d | import failure | verified | better |  |" in statuses
     assert "| level1/5_e | import failure | crash | worse | signal 11 |" in statuses
-    assert "| level1/6_f | timeout | not run |  |  |" in statuses
+    assert "| level1/6_f | timeout | not run | worse |  |" in statuses
     assert "| level1/7_g | not run | verified |  |  |" in statuses
     assert "level1/1_a" not in statuses
     ratios = page.split("## Ratio to eager")[1]
-    assert "| level1/1_a | 2.000 [1.900, 2.100] | 2.300 [2.200, 2.400] | faster |" in ratios
-    assert "| level1/2_b | 0.800 [0.700, 0.900] | 0.950 [0.850, 1.050] |  |" in ratios
-    assert "| level1/3_c | 0.500 [0.400, 0.600] | 0.250 [0.200, 0.300] | slower |" in ratios
-    assert "| level1/4_d |  | 1.000 [0.900, 1.100] |  |" in ratios
-    assert "1 faster and 1 slower" in ratios
+    assert "| level1/1_a | 2.000 [1.900, 2.100] | 2.300 [2.200, 2.400] | x 1.00 | faster |" in ratios
+    assert "| level1/2_b | 0.800 [0.700, 0.900] | 0.950 [0.850, 1.050] | x 1.00 |  |" in ratios
+    assert "| level1/3_c | 0.500 [0.400, 0.600] | 0.250 [0.200, 0.300] | x 1.00 | slower |" in ratios
+    assert "| level1/4_d |  | 1.000 [0.900, 1.100] |  |  |" in ratios
+    assert "Of 4 kernels ours is faster beside eager than before in 1 and slower in 1" in ratios
     before = mean_ratio([FAST, SLOW, SLOWER])
     assert f"{before.value:.3f} [{before.low:.3f}, {before.high:.3f}] of 3 before" in ratios
     assert "Jobs: nothing before, 2 kernels at a time" in page
 
 
+def one(**facts: Any) -> dict[str, Kernel]:
+    return {"level1/1_a.py": Kernel(**facts)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_worse"),
+    [
+        (one(), one(status=Status.WRONG), True),
+        (one(status=Status.WRONG), one(), False),
+        (one(), {}, True),
+        ({}, one(status=Status.CRASH, ours_ns=None), False),
+        (one(ratios={"eager": FAST}), one(ratios={"eager": SLOW}, ours_ns=2000 / 0.8), True),
+        (one(ratios={"eager": SLOW}), one(ratios={"eager": FAST}, ours_ns=800 / 2.0), False),
+        # eager itself took another time, so the ratio decides nothing
+        (one(ratios={"eager": FAST}), one(ratios={"eager": SLOW}), False),
+    ],
+)
+def test_a_worse_status_a_kernel_gone_or_a_slower_ratio_is_worse_and_nothing_else(
+    before: dict[str, Kernel], after: dict[str, Kernel], is_worse: bool, make_suite_run: Make
+) -> None:
+    runs = make_suite_run(after, name="after"), make_suite_run(before, name="before")
+    assert render_against(*runs, Format.CONSOLE)[1] is is_worse
+
+
 def test_a_run_against_itself_has_changed_nowhere(run: SuiteRun) -> None:
-    page = render_against(run, run, Format.CONSOLE)
+    page, is_worse = render_against(run, run, Format.CONSOLE)
+    assert not is_worse
     assert "No kernel's status changed." in page
-    assert "0 faster and 0 slower" in page
+    assert "faster beside eager than before in 0 and slower in 0" in page
     assert "NOT THE SAME" not in page
 
 
@@ -217,7 +245,7 @@ def test_runs_whose_ratios_mean_different_things_are_refused_and_compared_when_t
     other = make_suite_run(KERNELS, name="other", dtype="bf16")
     with pytest.raises(RecordError, match=r"not alike.*dtype is 'bf16' and 'f32'"):
         render_against(run, other, Format.CONSOLE)
-    assert "Element type: bf16 before" in render_against(run, other, Format.CONSOLE, ignore=["dtype"])
+    assert "Element type: bf16 before" in render_against(run, other, Format.CONSOLE, ignore=["dtype"])[0]
     with pytest.raises(UsageError, match=r"did you mean 'device\.name'"):
         render_against(run, run, Format.CONSOLE, ignore=["device.nam"])
 

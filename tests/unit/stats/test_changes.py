@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernelmark.records import Cache, Check, PassRecord, Ratio, Role, Row, Timing
 from kernelmark.stats import summarise
-from kernelmark.stats.changes import STILL, changes, direction
+from kernelmark.stats.changes import STILL, Changes, changes, direction, worse
 
 RATIOS = st.builds(
     lambda value, width: Ratio(value=value, low=value / width, high=value * width, blocks=10),
@@ -44,8 +44,13 @@ def rows(
     ]
 
 
+def compared(*runs: list[Row]) -> Changes:
+    before, after = ({(row.op, row.case, row.implementation): row for row in rows} for rows in runs)
+    return changes(before, after)
+
+
 @pytest.mark.parametrize(
-    ("after", "torch_ns", "verdict", "worse"),
+    ("after", "torch_ns", "verdict", "is_worse"),
     [
         (ratio(0.7, 0.8), 100, "slower", True),
         (ratio(1.2, 1.3), 100, "faster", False),
@@ -56,14 +61,14 @@ def rows(
     ],
 )
 def test_a_ratio_moved_where_the_intervals_do_not_overlap_and_the_baseline_stood_still(
-    after: Ratio, torch_ns: float, verdict: str, worse: bool
+    after: Ratio, torch_ns: float, verdict: str, is_worse: bool
 ):
-    found = changes(rows(found=ratio(0.9, 1.1)), rows(found=after, torch_ns=torch_ns))
-    assert ([each.verdict for each in found.ratios], found.checks, found.worse) == ([verdict], (), worse)
+    found = compared(rows(found=ratio(0.9, 1.1)), rows(found=after, torch_ns=torch_ns))
+    assert ([each.verdict for each in found.ratios], found.checks, found.worse) == ([verdict], (), is_worse)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "worse"),
+    ("before", "after", "is_worse"),
     [
         (Check.VERIFIED, Check.FAILED, True),
         (Check.VERIFIED, Check.UNVERIFIED, True),
@@ -71,21 +76,29 @@ def test_a_ratio_moved_where_the_intervals_do_not_overlap_and_the_baseline_stood
         (Check.UNAVAILABLE, Check.FAILED, False),
     ],
 )
-def test_a_check_that_changed_is_better_or_worse(before: Check, after: Check, worse: bool):
-    found = changes(rows(ours=before), rows(ours=after))
+def test_a_check_that_changed_is_better_or_worse(before: Check, after: Check, is_worse: bool):
+    found = compared(rows(ours=before), rows(ours=after))
     ((case, name, was, now),) = [
         (each.case, each.implementation, each.before, each.after) for each in found.checks
     ]
-    assert (case, name, was, now, found.worse) == ("a", "mine", before, after, worse)
+    assert (case, name, was, now, found.worse) == ("a", "mine", before, after, is_worse)
 
 
 def test_a_case_that_is_gone_is_worse_and_a_new_one_is_not():
-    gone = changes([*rows(), *rows(case="b")], rows())
+    gone = compared([*rows(), *rows(case="b")], rows())
     assert [(each.case, each.after, each.worse) for each in gone.checks] == [("b", None, True)] * 2
-    new = changes(rows(), [*rows(case="b"), *rows()])
+    new = compared(rows(), [*rows(case="b"), *rows()])
     assert [(each.case, each.before, each.worse) for each in new.checks] == [("b", None, False)] * 2
     assert gone.worse
     assert not new.worse
+
+
+def test_what_is_further_from_the_best_or_gone_is_worse():
+    assert worse(Check.VERIFIED, Check.FAILED)
+    assert worse(Check.FAILED, None)
+    assert not worse(Check.FAILED, Check.VERIFIED)
+    assert not worse(Check.FAILED, Check.FAILED)
+    assert not worse(None, Check.FAILED)
 
 
 @given(before=RATIOS, after=RATIOS)
