@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -137,11 +137,18 @@ def run_afresh(
     *arguments: str,
     cwd: str | Path | None = None,
     env: Mapping[str, str] | None = None,
+    preexec_fn: Callable[[], object] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the same in a Python that is started for it."""
-    command = [sys.executable, "-m", module, *arguments]
+    """Run the same in a Python that is started for it, and that first calls ``preexec_fn``."""
     return subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, encoding="utf-8", check=False, timeout=LIMIT_S
+        [sys.executable, "-m", module, *arguments],
+        cwd=cwd,
+        env=env,
+        preexec_fn=preexec_fn,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=LIMIT_S,
     )
 
 

@@ -495,7 +495,7 @@ def test_init_writes_over_nothing_and_into_no_name_that_cannot_be_imported(tmp_p
     done = CliRunner().invoke(main, ["ops", "init", str(tmp_path), "--name", "ours"], standalone_mode=False)
     assert isinstance(done.exception, UsageError)
     assert str(done.exception) == (
-        f"ops init would overwrite {tmp_path / 'manifest' / 'rows.yaml'}; name another folder"
+        f"this would overwrite {tmp_path / 'manifest' / 'rows.yaml'}; name another folder"
     )
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["manifest", "rows.yaml"]
     for name in ("My-Lib", "1st", "class"):

@@ -6,11 +6,13 @@ The YAML half needs PyYAML and pydantic.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["draft", "replace"]
+from kernelmark.errors import RecordError, UsageError
+
+__all__ = ["draft", "replace", "write_new"]
 
 
 @contextmanager
@@ -40,3 +42,20 @@ def replace(path: Path, content: str | bytes) -> None:
     """
     with draft(path) as partial:
         partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def write_new(texts: Mapping[Path, str]) -> None:
+    """Write files, with the folders that they need, where none of them is yet.
+
+    Raises:
+        UsageError: one is there already; nothing is written.
+        RecordError: one cannot be written.
+    """
+    if there := [str(path) for path in texts if path.exists()]:
+        raise UsageError(f"this would overwrite {' and '.join(there)}; name another folder")
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise RecordError(f"cannot write {path}: {error.strerror}; name another folder") from error

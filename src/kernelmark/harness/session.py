@@ -164,7 +164,7 @@ class Session:
         stored = read_run(folder)
         this = cls(options, command=command)
         header = this._describe(None)
-        refuse_unlike(stored.header, header)
+        refuse_unlike(stored.header, header, advice="ask for what it was made with, or start another run")
         revision = header.environment.git_revision
         note = Note.of(NoteKind.RESUMED, at=header.started, revision=revision)
         session = cls.of(rewrite(stored, finished_rows(stored), note), options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelmark.errors import RecordError, UsageError
+from kernelmark.files import write_new
 from kernelmark.kernelfile.request import LANGUAGES, Language
 
 __all__ = ["Pair", "write_pair"]
@@ -46,15 +46,8 @@ def write_pair(language: Language, folder: Path) -> Pair:
     source = Path(_SOLUTIONS[language].removesuffix(".txt"))
     problem = source.stem.partition("_")[0]
     solution, reference = folder / f"{problem}{source.suffix}", folder / "reference.py"
-    there = [str(path) for path in (solution, reference) if path.exists()]
-    if there:
-        raise UsageError(f"--init would overwrite {' and '.join(there)}; name another folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        solution.write_bytes((_TEMPLATES / _SOLUTIONS[language]).read_bytes())
-        reference.write_bytes((_TEMPLATES / f"{problem}_reference.py.txt").read_bytes())
-    except OSError as error:
-        raise RecordError(f"cannot write into {folder}: {error.strerror}; name another folder") from error
+    templates = {solution: _SOLUTIONS[language], reference: f"{problem}_reference.py.txt"}
+    write_new({path: (_TEMPLATES / name).read_text("utf-8") for path, name in templates.items()})
     words = ["--compile"] if LANGUAGES[language].interface == "library" else []
     words.append(_INTERPRETED if language is Language.TRITON and not _has_gpu() else _SIZES[problem])
     command = (

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernelmark.errors import ConfigError, KernelmarkError, RecordError, UnavailableError, UsageError
+from kernelmark.errors import ConfigError, KernelmarkError, UnavailableError, UsageError
+from kernelmark.files import write_new
 from kernelmark.text import suggestion
 
 __all__ = ["LibraryConfig", "find_library", "import_foreign", "importing", "nearest_library", "write_library"]
@@ -161,15 +162,10 @@ def write_library(folder: Path, name: str) -> tuple[Path, ...]:
             f"{name!r} cannot be a module's name; give --name with lower-case letters, digits and _"
         )
     texts = {
-        folder / target.replace(_NAME, name): (_TEMPLATES / template).read_text() if template else ""
+        folder / target.replace(_NAME, name): (_TEMPLATES / template).read_text("utf-8").replace(_NAME, name)
+        if template
+        else ""
         for target, template in _FILES.items()
     }
-    if there := [str(path) for path in texts if path.exists()]:
-        raise UsageError(f"ops init would overwrite {' and '.join(there)}; name another folder")
-    try:
-        for path, text in texts.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.replace(_NAME, name), encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"cannot write into {folder}: {error.strerror}; name another folder") from error
+    write_new(texts)
     return tuple(texts)

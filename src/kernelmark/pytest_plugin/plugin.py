@@ -52,13 +52,19 @@ class KernelmarkPlugin:
             )
         cases = [item for item in items if _case_of(item) is not None]
         others = [item for number, item in enumerate(cases) if number % int(parts) != int(part) - 1]
-        items[:] = [item for item in items if item not in set(others)]
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
         self.config.hook.pytest_deselected(items=others)
 
     def pytest_sessionstart(self) -> None:
         """Refuse what the workers of pytest-xdist could only stumble over one by one."""
-        shared = self.config.getoption("numprocesses", None) and self.config.getoption("--kernelmark-out")
-        if shared and not self._is_worker:
+        parallel = self.config.getoption("numprocesses", None) and not self._is_worker
+        if parallel and (resumed := self.config.getoption("--kernelmark-resume")):
+            raise pytest.UsageError(
+                f"--kernelmark-resume={resumed} under pytest-xdist: its workers do not know what the run has, and"
+                " would check all of it again; leave out -n"
+            )
+        if parallel and self.config.getoption("--kernelmark-out"):
             self._needed().require_usable()
 
     @pytest.hookimpl(tryfirst=True)

@@ -42,7 +42,9 @@ def merge_runs(
     first = runs[0].header
     held: dict[_Case, tuple[StoredRun, list[Row]]] = {}
     for run in runs:
-        refuse_unlike(first, run.header)
+        refuse_unlike(
+            first, run.header, advice="merge runs of one kind of machine, made with the same options"
+        )
         for case, rows in _by_case(run.rows).items():
             earlier = held.get(case)
             if earlier and not any(row.check is Check.FAILED for row in earlier[1]):

@@ -57,6 +57,7 @@ def refuse_unlike(
     times: bool = True,
     ignore: Iterable[str] = (),
     keys: Mapping[str, Unlike] = METADATA,
+    advice: str = "measure again under the same conditions, or name what may differ",
 ) -> tuple[Difference, ...]:
     """Make sure that two runs may be compared; gives the differences to tell all the same.
 
@@ -66,6 +67,8 @@ def refuse_unlike(
         times: Whether times are compared, and not ratios alone.
         ignore: Keys that may differ, such as the library whose change is the question.
         keys: What to look at.
+
+        advice: What to do about a difference.
 
     Raises:
         RecordError: they differ in what must be equal; names each key and both values.
@@ -86,8 +89,7 @@ def refuse_unlike(
             (refused if matters and not asked else told).append(found)
     if refused:
         raise RecordError(
-            f"these runs are not alike and are not compared: {'; '.join(map(str, refused))}; measure again under the"
-            " same conditions, or name what may differ"
+            f"these runs are not alike and are not compared: {'; '.join(map(str, refused))}; {advice}"
         )
     return tuple(told)
 

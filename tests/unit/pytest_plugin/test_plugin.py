@@ -19,7 +19,7 @@ import pytest
 
 from kernelmark.records import Check, read_run
 from kernelmark.report.notes import note_text
-from tests.forked import run_forked
+from tests.forked import run_afresh, run_forked
 
 TOY = Path(__file__).parents[2] / "data" / "toy_library"
 
@@ -34,12 +34,6 @@ SETTINGS = {"KERNELMARK_PROFILES": str(TOY.parent / "profiles"), "COLUMNS": "120
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def start_afresh(module: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m module words`` as a user does, in a Python of its own."""
-    command = [sys.executable, "-m", module, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture
@@ -81,7 +75,7 @@ def bench(library: Path, body: str, name: str = "bench_extra.py") -> str:
 
 @pytest.mark.spec("T2", "T36")
 def test_a_benchmark_file_gives_a_table_a_record_and_reports(run: Run, tmp_path: Path) -> None:
-    done = run("benches/bench_scale.py", f"--junit-xml={tmp_path / 'junit.xml'}", start=start_afresh)
+    done = run("benches/bench_scale.py", f"--junit-xml={tmp_path / 'junit.xml'}", start=run_afresh)
     assert done.returncode == 0, done.stdout + done.stderr
     out = tmp_path / "out"
     stored = read_run(out)
@@ -226,7 +220,7 @@ def test_a_cases_data_is_released_when_its_test_ends_also_when_it_fails(run: Run
 
 def test_timing_under_xdist_is_refused_and_verifying_is_not(run: Run) -> None:
     pytest.importorskip("xdist")
-    done = run("benches/bench_scale.py", "-n", "2", start=start_afresh)
+    done = run("benches/bench_scale.py", "-n", "2", start=run_afresh)
     assert done.returncode != 0
     assert "cannot time under pytest-xdist" in done.stdout + done.stderr
 
@@ -302,7 +296,7 @@ def test_a_full_disk_stops_the_rows_and_keeps_those_before(run: Run, tmp_path: P
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
 
-    done = run("benches/bench_scale.py", start=start_afresh, preexec_fn=limit)
+    done = run("benches/bench_scale.py", start=run_afresh, preexec_fn=limit)
     assert done.returncode == 1
     assert "earlier rows are intact" in done.stdout
     stored = read_run(tmp_path / "out")
@@ -424,6 +418,15 @@ def test_a_run_that_was_made_otherwise_is_not_gone_on_with(run: Run, library: Pa
     done = run(*words, quick=True)
     assert done.returncode == 4
     assert "--kernelmark-out starts a run, and --kernelmark-resume goes on with one" in done.stderr
+    assert (
+        "ask for what it was made with, or start another run"
+        in run(*words, "--kernelmark-device=cpu", quick=False).stderr
+    )
+    pytest.importorskip("xdist")
+    done = run(*words, *QUICK, "-n", "2", "--kernelmark-verify", quick=False, start=run_afresh)
+    assert done.returncode != 0
+    assert "--kernelmark-resume" in done.stderr
+    assert "under pytest-xdist: its workers do not know what the run has" in done.stderr
     assert (out / "records.jsonl").read_bytes() == before
     more = bench(library, "{'one': case.reference}").replace("AddOp", "ScaleOp")
     source = (

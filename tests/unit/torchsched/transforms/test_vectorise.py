@@ -27,6 +27,12 @@ TARGETS = [detect(threads=threads) for threads in ((1, 2) if find_openmp() else 
 """One thread, and two where there is a runtime for them."""
 
 
+@pytest.mark.skipif(not find_openmp(), reason=find_openmp().detail)
+def test_what_follows_runs_on_one_thread_and_on_two() -> None:
+    """Without a runtime for threads it runs on one, and this says so."""
+    assert [target.threads for target in TARGETS] == [1, 2]
+
+
 class Calls(torch.nn.Module):
     """A function as a model."""
 
